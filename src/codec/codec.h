@@ -1,0 +1,45 @@
+// JSON <-> model; the only place that knows wire names. Readers accept what the API server sends and ignore fields that
+// Heddle does not read; what they do read must have the right type, else kInvalidArgument with the field path.
+//
+// Thread rule: free functions, any thread. Cost: one parse of the text (simdjson), no copy of what is not kept.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "model/claim.h"
+#include "model/device.h"
+#include "model/pod.h"
+
+namespace heddle::codec {
+
+Result<model::Pod> parse_pod(std::string_view json);
+Result<model::Node> parse_node(std::string_view json);
+Result<model::ResourceSlice> parse_slice(std::string_view json);
+Result<model::DeviceClass> parse_class(std::string_view json);
+Result<model::ResourceClaim> parse_claim(std::string_view json);
+Result<model::ClaimSpec> parse_claim_spec(std::string_view json);
+Result<model::Allocation> parse_allocation(std::string_view json);
+
+// Any object: metadata with kind and apiVersion.
+struct AnyObject {
+  std::string api_version;
+  std::string kind;
+  model::ObjectMeta meta;
+};
+Result<AnyObject> parse_any(std::string_view json);
+
+// Compact JSON, keys in API order; absent and empty fields are left out as Kubernetes does.
+std::string claim_spec_json(const model::ClaimSpec& spec);
+std::string allocation_json(const model::Allocation& allocation);
+// The whole claim object, for create: apiVersion, kind, metadata (name, namespace, labels, annotations, owners, finalizers), spec.
+std::string claim_json(const model::ResourceClaim& claim);
+// status of a claim: {"allocation":...,"reservedFor":[...]}
+std::string claim_status_json(const model::ResourceClaim& claim);
+// The whole ResourceSlice for create and update (metadata with resourceVersion when set).
+std::string slice_json(const model::ResourceSlice& slice);
+std::string device_json(const model::Device& device);
+
+}  // namespace heddle::codec

@@ -1,0 +1,124 @@
+// The engine: what exists and what is granted (State), and where a pending pod can go (place).
+//
+// Pure: no I/O, no clock, no threads, no unseeded randomness; the same calls give the same bytes. One owner thread.
+// State is fed with objects as they change, from the API server or from SQLite, and with the engine's own decisions
+// before they are confirmed (assume), so that two decisions in flight never take the same share.
+//
+// Cost: upsert and remove touch what changed only; place is O(nodes) with the devices of a node grouped.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/random.h"
+#include "base/result.h"
+#include "model/claim.h"
+#include "model/device.h"
+#include "model/pod.h"
+
+namespace heddle::engine {
+
+// Driver name, pool name, device name.
+struct DeviceKey {
+  std::string driver;
+  std::string pool;
+  std::string device;
+  friend auto operator<=>(const DeviceKey&, const DeviceKey&) = default;
+};
+
+// One claim to allocate. `spec` is complete; percent shares are still opaque configuration (ShareConfig) and are lowered
+// here, per candidate device.
+struct ClaimRequest {
+  std::string key;  // namespace/name, for explanations
+  std::string uid;  // may be empty when the object is not created yet
+  model::ClaimSpec spec;
+};
+
+// A pod that waits, with the claims that still need devices. All are placed on one node, or none is.
+struct PlacementRequest {
+  const model::Pod* pod = nullptr;          // node constraints and plain resources; borrowed for the call
+  std::vector<ClaimRequest> claims;         // in pod order
+  std::optional<std::string> pinned_node;   // the node of claims that are allocated already
+  std::optional<std::string> preferred_node;  // nominated by kube-scheduler
+  std::vector<std::string> excluded_nodes;  // nodes that failed this pod before
+};
+
+// Why a pod cannot start now. `code` is a stable word (Capacity, Selector, NodeFit, Excluded, Class, Taint, Quota ...), `message`
+// names what is short, where and by how much, and what would make it fit.
+struct Reason {
+  std::string code;
+  std::string message;
+};
+
+struct Assigned {
+  std::string node;
+  std::vector<model::Allocation> allocations;  // one a claim, in the order asked; without timestamp
+};
+struct Waiting {  // would fit if running work ended
+  std::vector<Reason> reasons;
+};
+struct Infeasible {  // fits on no node of this fleet, even empty
+  std::vector<Reason> reasons;
+};
+using Outcome = std::variant<Assigned, Waiting, Infeasible>;
+
+// A device that is granted beyond its capacity, with the claims that hold it, oldest allocation first.
+struct OverCommit {
+  DeviceKey device;
+  std::vector<std::string> claim_uids;
+  std::string what;  // "memory: 81920Mi of 80000Mi", "held whole by two claims"
+};
+
+// The answer for tools and dashboards: who holds what of a device.
+struct DeviceUse {
+  DeviceKey device;
+  std::string node;
+  const model::Device* info = nullptr;  // null when the device vanished but is still held
+  struct Holder {
+    std::string claim_uid;
+    std::string claim_key;
+    std::string share_id;
+    std::map<std::string, Quantity> consumed;
+  };
+  std::vector<Holder> holders;
+};
+
+class State {
+ public:
+  explicit State(std::string managed_driver = "accelerator.heddle.dev");
+  ~State();
+  State(State&&) noexcept;
+  State& operator=(State&&) noexcept;
+
+  void upsert_node(model::Node node);
+  void remove_node(const std::string& name);
+  void upsert_slice(model::ResourceSlice slice);
+  void remove_slice(const std::string& name);
+  void upsert_class(model::DeviceClass device_class);
+  void remove_class(const std::string& name);
+  // A claim with an allocation is a grant; without one it only frees what it held. Keyed by uid.
+  void upsert_claim(const model::ResourceClaim& claim);
+  void remove_claim(const std::string& uid);
+  // Plain resources (cpu, memory, ...) of pods that are bound or assumed on a node. Keyed by pod uid.
+  void upsert_pod_usage(const std::string& pod_uid, const std::string& node, std::map<std::string, int64_t> usage);
+  void remove_pod_usage(const std::string& pod_uid);
+
+  // Where the request can go. Best fit: the node and the card that are left with the least free after the grant.
+  // Errors: kInvalidArgument for what cannot be meant (unknown class, bad selector): names the claim and the field.
+  [[nodiscard]] Result<Outcome> place(const PlacementRequest& request, SeededRandom& random) const;
+
+  [[nodiscard]] std::vector<OverCommit> over_commits() const;
+  [[nodiscard]] std::vector<DeviceUse> device_uses() const;
+  // Raised by each change that could let a waiting pod start; a pod that was refused at this number stays refused.
+  [[nodiscard]] uint64_t generation() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace heddle::engine

@@ -1,0 +1,68 @@
+// One accelerator vendor as the agent and the standalone form see it: plain data, no vendor header, no vendor handle.
+//
+// A vendor library can hang or crash, so discovery, health and process accounting run in a worker process per vendor
+// (vendors/worker.h); these are the values that cross the pipe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "model/device.h"
+
+namespace heddle::vendors {
+
+struct Card {
+  std::string vendor;        // "nvidia"
+  std::string kind;          // "gpu"
+  std::string uuid;          // as the vendor names it: "GPU-..."
+  std::string model;         // product name as the driver reports it
+  std::string architecture;  // "Hopper"
+  int64_t index = 0;
+  int64_t minor = 0;  // of the device node
+  int64_t memory_bytes = 0;  // total, as the driver reports it
+  std::string pci_bus_id;    // "0000:3b:00.0"
+  std::string pcie_root;     // "pci0000:3a", empty if unknown
+  int64_t numa_node = -1;    // -1: unknown
+  std::string driver_version;
+  std::string runtime_version;  // CUDA driver version, "12.9"
+  std::string link_domain;
+  bool partitioned = false;  // MIG is on: the whole card is not offered
+  bool healthy = true;
+  std::string health_message;
+};
+
+struct CardProcess {
+  int64_t pid = 0;  // in the agent's pid namespace
+  int64_t memory_bytes = -1;  // -1: not known
+};
+
+struct CardStatus {
+  std::string uuid;
+  bool healthy = true;
+  std::string health_message;
+  int64_t memory_used_bytes = 0;
+  int64_t utilization_percent = -1;  // -1: not supported
+  int64_t temperature_celsius = -1;
+  int64_t power_milliwatts = -1;
+  std::vector<CardProcess> processes;
+};
+
+// What a container must get to use a card: paths on the host and in the container.
+struct Injection {
+  struct DeviceNode {
+    std::string host_path;
+    std::string container_path;
+  };
+  struct Mount {
+    std::string host_path;
+    std::string container_path;
+    bool read_only = true;
+  };
+  std::vector<DeviceNode> nodes;
+  std::vector<Mount> mounts;
+  std::vector<std::pair<std::string, std::string>> environment;
+};
+
+}  // namespace heddle::vendors
