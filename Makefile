@@ -1,0 +1,45 @@
+# Heddle's entry points. The work is in tools/*.sh; each script says what it does at its top.
+.PHONY: help setup build test test-unit test-cluster lint asan tsan bench clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+
+setup: ## install what is missing (Debian 12, as root or with sudo)
+	@tools/setup.sh test
+
+build: ## build everything into build/release
+	@tools/setup.sh build
+	@tools/build.sh release
+
+test: ## everything: build, tests, lint, sanitizers, real cluster
+	@tools/setup.sh test
+	@tools/test.sh
+
+test-unit: ## the release build's tests only
+	@tools/setup.sh build
+	@tools/build.sh release
+	@ctest --preset release -j "$${JOBS:-$$(nproc)}"
+
+test-cluster: ## the tests on a real Kubernetes cluster only
+	@tools/setup.sh test
+	@tools/build.sh release
+	@PATH="$$(tools/goroot.sh)/bin:$$PATH" tests/cluster/run.sh
+
+lint: ## layers, format, and clang-tidy on every file
+	@tools/lint.sh --all
+
+asan: ## unit tests under the address and undefined-behaviour sanitizers
+	@tools/sanitize.sh asan
+
+tsan: ## unit tests under the thread sanitizer
+	@tools/sanitize.sh tsan
+
+bench: ## every benchmark, into build/bench/results.json
+	@tools/bench.sh
+
+bench-%: ## one benchmark, such as bench-e2e
+	@tools/bench.sh $*
+
+clean: ## remove build/
+	@rm -rf build

@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Everything that must hold before a change lands: release build, all its tests, lint, the unit tests under the address
+# and undefined-behaviour sanitizers, and the tests on a real cluster. The last line is "N passed, N failed".
+#
+#   tools/test.sh [--no-cluster]
+#   JOBS           parallel jobs (default: all cores)
+set -uo pipefail
+cd "$(dirname "$0")/.."
+cluster=yes
+[ "${1:-}" = --no-cluster ] && cluster=no
+jobs=${JOBS:-$(nproc)}
+logs=build/test-logs
+mkdir -p "$logs"
+passed=0
+failed=0
+broken=()
+say() { printf '\n== %s (%s)\n' "$*" "$(date +%T)"; }
+
+# count NAME PASSED FAILED
+count() {
+  passed=$((passed + $2))
+  failed=$((failed + $3))
+  [ "$3" -gt 0 ] && broken+=("$1")
+  return 0
+}
+
+# Adds what a ctest run in LOG says; a run that says nothing is one failure.
+count_ctest() { # NAME LOG
+  local line total bad
+  line=$(grep -E '^[0-9]+% tests passed' "$2" | tail -1)
+  if [[ $line =~ ([0-9]+)\ tests\ failed\ out\ of\ ([0-9]+) ]]; then
+    bad=${BASH_REMATCH[1]}
+    total=${BASH_REMATCH[2]}
+    count "$1" $((total - bad)) "$bad"
+  else
+    count "$1" 0 1
+  fi
+}
+
+# One stage with a yes or no: its output is shown, and kept.
+stage() { # NAME COMMAND...
+  local name=$1
+  shift
+  say "$name"
+  if "$@" 2>&1 | tee "$logs/$name.log"; then count "$name" 1 0; else count "$name" 0 1; return 1; fi
+}
+
+finish() {
+  echo
+  if [ ${#broken[@]} -gt 0 ]; then echo "failed: ${broken[*]} (logs in $logs)"; fi
+  echo "$passed passed, $failed failed"
+  [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+  exit $?
+}
+
+# Kubernetes itself is the longest build; it starts first, at low priority, and is waited for last.
+cluster_build=
+if [ "$cluster" = yes ] && [ -x tests/cluster/run.sh ]; then
+  if goroot=$(tools/goroot.sh); then
+    export PATH=$goroot/bin:$PATH
+    nice -n 10 tests/cluster/build.sh >"$logs/cluster-build.log" 2>&1 &
+    cluster_build=$!
+    trap 'kill $cluster_build 2>/dev/null' INT TERM
+  else
+    count cluster-go 0 1
+  fi
+fi
+
+stage build tools/build.sh || finish
+
+say "tests"
+ctest --preset release -j "$jobs" 2>&1 | tee "$logs/ctest.log"
+count_ctest ctest "$logs/ctest.log"
+
+say "lint"
+tools/lint.sh 2>&1 | tee "$logs/lint.log"
+count lint "$(grep -c '^lint .*: ok$' "$logs/lint.log")" "$(grep -c '^lint .*: FAILED$' "$logs/lint.log")"
+
+say "unit tests under the sanitizers"
+JOBS=$jobs tools/sanitize.sh asan >"$logs/asan.log" 2>&1
+tail -25 "$logs/asan.log"
+count_ctest asan "$logs/asan.log"
+
+if [ -n "$cluster_build" ]; then
+  say "waiting for the Kubernetes build"
+  if wait "$cluster_build"; then
+    say "cluster tests"
+    tests/cluster/run.sh 2>&1 | tee "$logs/cluster.log"
+    status=${PIPESTATUS[0]}
+    if [[ $(grep -E '^[0-9]+ passed, [0-9]+ failed' "$logs/cluster.log" | tail -1) =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed ]]; then
+      count cluster "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
+      if [ "$status" != 0 ] && [ "${BASH_REMATCH[2]}" = 0 ]; then count cluster 0 1; fi
+    else
+      count cluster 0 1
+    fi
+  else
+    tail -20 "$logs/cluster-build.log"
+    count cluster-build 0 1
+  fi
+fi
+finish
