@@ -22,8 +22,12 @@ struct Duration {
   friend auto operator<=>(Duration, Duration) = default;
 };
 
-inline Time operator+(Time time, Duration duration) { return {time.unix_nanos + duration.nanos}; }
-inline Duration operator-(Time left, Time right) { return {left.unix_nanos - right.unix_nanos}; }
+inline Time operator+(Time time, Duration duration) {
+  return {time.unix_nanos + duration.nanos};
+}
+inline Duration operator-(Time left, Time right) {
+  return {left.unix_nanos - right.unix_nanos};
+}
 
 // RFC 3339 as Kubernetes writes metav1.Time: whole seconds, UTC, "2026-11-29T18:33:46Z".
 std::string format_rfc3339(Time time);
@@ -36,7 +40,7 @@ Result<Time> parse_rfc3339(std::string_view text);
 class Clock {
  public:
   virtual ~Clock() = default;
-  [[nodiscard]] virtual Time now() const = 0;              // the wall clock, for what is written down
+  [[nodiscard]] virtual Time now() const = 0;                 // the wall clock, for what is written down
   [[nodiscard]] virtual int64_t monotonic_nanos() const = 0;  // for intervals and deadlines
 };
 

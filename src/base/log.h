@@ -19,14 +19,14 @@ namespace heddle {
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 struct LogField {
-  LogField(std::string_view name, std::string_view value) : name(name), value(value) {}
-  LogField(std::string_view name, const std::string& value) : name(name), value(std::string_view(value)) {}
-  LogField(std::string_view name, const char* value) : name(name), value(std::string_view(value)) {}
-  LogField(std::string_view name, bool value) : name(name), value(value) {}
+  LogField(std::string_view key, std::string_view text) : name(key), value(text) {}
+  LogField(std::string_view key, const std::string& text) : name(key), value(std::string_view(text)) {}
+  LogField(std::string_view key, const char* text) : name(key), value(std::string_view(text)) {}
+  LogField(std::string_view key, bool flag) : name(key), value(flag) {}
   template <typename T>
     requires(std::is_integral_v<T> && !std::is_same_v<T, bool>)
-  LogField(std::string_view name, T value) : name(name), value(static_cast<int64_t>(value)) {}
-  LogField(std::string_view name, double value) : name(name), value(value) {}
+  LogField(std::string_view key, T number) : name(key), value(static_cast<int64_t>(number)) {}
+  LogField(std::string_view key, double number) : name(key), value(number) {}
 
   std::string_view name;
   std::variant<std::string_view, bool, int64_t, double> value;

@@ -34,7 +34,8 @@ class Quantity {
   [[nodiscard]] int sign() const;  // -1, 0, 1
   [[nodiscard]] Format format() const { return format_; }
 
-  // The text that Kubernetes' String() gives: "3000Mi", "1500m", "12M", "1e3".
+  // The text that Kubernetes' String() gives: "3000Mi", "1500m", "12M", "1e3". One difference: a decimal value that
+  // needs a suffix beyond E is written with zeros ("1000E"), where upstream drops the exponent and so the value.
   [[nodiscard]] std::string to_string() const;
 
   // By value, exactly; the notation does not matter.
@@ -43,10 +44,15 @@ class Quantity {
   friend bool operator<(const Quantity& a, const Quantity& b) { return a.compare(b) < 0; }
 
  private:
-  // value = unscaled_ * 10^scale_ while big_ is empty, else sign and decimal digits in big_ times 10^scale_.
+  [[nodiscard]] std::string_view big() const;
+
+  // value = unscaled_ * 10^scale_ while big() is empty, else sign and decimal digits in big() times 10^scale_; then
+  // unscaled_ has the sign only. literal_: big_ is not a number but the text that Kubernetes gives back as it came
+  // ("1.500", "+5"), and the value is in unscaled_.
   int64_t unscaled_ = 0;
   int32_t scale_ = 0;
   Format format_ = Format::kDecimalSi;
+  bool literal_ = false;
   std::string big_;
 };
 

@@ -6,22 +6,35 @@ namespace heddle {
 
 std::string_view code_name(Code code) {
   switch (code) {
-    case Code::kInvalidArgument: return "InvalidArgument";
-    case Code::kNotFound: return "NotFound";
-    case Code::kAlreadyExists: return "AlreadyExists";
-    case Code::kConflict: return "Conflict";
-    case Code::kGone: return "Gone";
-    case Code::kPermissionDenied: return "PermissionDenied";
-    case Code::kUnavailable: return "Unavailable";
-    case Code::kDeadlineExceeded: return "DeadlineExceeded";
-    case Code::kExhausted: return "Exhausted";
-    case Code::kUnsupported: return "Unsupported";
-    case Code::kInternal: return "Internal";
+    case Code::kInvalidArgument:
+      return "InvalidArgument";
+    case Code::kNotFound:
+      return "NotFound";
+    case Code::kAlreadyExists:
+      return "AlreadyExists";
+    case Code::kConflict:
+      return "Conflict";
+    case Code::kGone:
+      return "Gone";
+    case Code::kPermissionDenied:
+      return "PermissionDenied";
+    case Code::kUnavailable:
+      return "Unavailable";
+    case Code::kDeadlineExceeded:
+      return "DeadlineExceeded";
+    case Code::kExhausted:
+      return "Exhausted";
+    case Code::kUnsupported:
+      return "Unsupported";
+    case Code::kInternal:
+      return "Internal";
   }
   return "Internal";
 }
 
-std::string Error::text() const { return field.empty() ? message : field + ": " + message; }
+std::string Error::text() const {
+  return field.empty() ? message : field + ": " + message;
+}
 
 tl::unexpected<Error> fail_errno(std::string_view what, int error_number) {
   Code code = Code::kInternal;

@@ -35,7 +35,7 @@ struct Error {
 };
 
 template <typename T>
-using Result [[nodiscard]] = tl::expected<T, Error>;
+using Result = tl::expected<T, Error>;
 
 inline tl::unexpected<Error> fail(Code code, std::string message, std::string field = {}) {
   return tl::unexpected<Error>(Error{code, std::move(message), std::move(field)});
@@ -50,15 +50,15 @@ tl::unexpected<Error> fail_errno(std::string_view what, int error_number);
 #define HEDDLE_CONCAT(a, b) HEDDLE_CONCAT_INNER(a, b)
 
 // HEDDLE_TRY(auto x, parse(text)); returns the error to the caller, or goes on with the value in x.
-#define HEDDLE_TRY(declaration, expression)                         \
-  auto HEDDLE_CONCAT(try_, __LINE__) = (expression);                \
-  if (!HEDDLE_CONCAT(try_, __LINE__))                               \
+#define HEDDLE_TRY(declaration, expression)                                                   \
+  auto HEDDLE_CONCAT(try_, __LINE__) = (expression);                                          \
+  if (!HEDDLE_CONCAT(try_, __LINE__))                                                         \
     return tl::unexpected<::heddle::Error>(std::move(HEDDLE_CONCAT(try_, __LINE__)).error()); \
   declaration = std::move(*HEDDLE_CONCAT(try_, __LINE__))
 
 // HEDDLE_CHECK_OK(write(file)); for Result<void>: returns the error to the caller.
-#define HEDDLE_CHECK_OK(expression)                                                                  \
-  do {                                                                                               \
-    auto heddle_check_result = (expression);                                                         \
+#define HEDDLE_CHECK_OK(expression)                                                                           \
+  do {                                                                                                        \
+    auto heddle_check_result = (expression);                                                                  \
     if (!heddle_check_result) return tl::unexpected<::heddle::Error>(std::move(heddle_check_result).error()); \
   } while (false)

@@ -21,7 +21,7 @@ struct DeviceSubRequest {
   std::optional<int64_t> count;        // default 1
   bool admin_access = false;
   std::vector<Toleration> tolerations;
-  std::map<std::string, Quantity> capacity;           // capacity.requests
+  std::map<std::string, Quantity> capacity;               // capacity.requests
   std::map<std::string, std::string> derived_attributes;  // alpha
   friend bool operator==(const DeviceSubRequest&, const DeviceSubRequest&) = default;
 };

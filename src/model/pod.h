@@ -50,6 +50,7 @@ struct Pod {
   std::optional<NodeSelector> required_node_affinity;
   std::vector<Toleration> tolerations;
   std::vector<Container> containers;  // init containers first
+  ResourceList pod_level_requests;    // spec.resources.requests
   ResourceList overhead;
   std::vector<PodResourceClaim> resource_claims;
   std::vector<PodCondition> conditions;
