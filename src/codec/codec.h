@@ -4,6 +4,7 @@
 // Thread rule: free functions, any thread. Cost: one parse of the text (simdjson), no copy of what is not kept.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,13 @@ Result<model::ResourceClaim> parse_claim(std::string_view json);
 Result<model::ClaimSpec> parse_claim_spec(std::string_view json);
 Result<model::Allocation> parse_allocation(std::string_view json);
 
+Result<model::Device> parse_device(std::string_view json);
+
+// Opaque parameters of a claim for our driver. Nothing when they are of another kind. Errors: kInvalidArgument for a
+// ShareConfig with unknown fields, another version, or a percentage outside 1..100.
+Result<std::optional<model::ShareConfig>> parse_share_config(std::string_view parameters_json);
+std::string share_config_json(const model::ShareConfig& config);
+
 // Any object: metadata with kind and apiVersion.
 struct AnyObject {
   std::string api_version;
@@ -34,7 +42,8 @@ Result<AnyObject> parse_any(std::string_view json);
 // Compact JSON, keys in API order; absent and empty fields are left out as Kubernetes does.
 std::string claim_spec_json(const model::ClaimSpec& spec);
 std::string allocation_json(const model::Allocation& allocation);
-// The whole claim object, for create: apiVersion, kind, metadata (name, namespace, labels, annotations, owners, finalizers), spec.
+// The whole claim object: apiVersion, kind, metadata, spec, and status when it has one. For create, leave uid and
+// resource_version empty. parse_claim() gives the same claim back.
 std::string claim_json(const model::ResourceClaim& claim);
 // status of a claim: {"allocation":...,"reservedFor":[...]}
 std::string claim_status_json(const model::ResourceClaim& claim);

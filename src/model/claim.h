@@ -47,6 +47,12 @@ struct ClaimSpec {
   friend bool operator==(const ClaimSpec&, const ClaimSpec&) = default;
 };
 
+// Opaque configuration of Heddle's own driver: kind ShareConfig of heddle.dev/v1alpha1.
+struct ShareConfig {
+  std::optional<int64_t> memory_percent;  // of the card's memory, 1..100; then the request names no memory
+  friend bool operator==(const ShareConfig&, const ShareConfig&) = default;
+};
+
 struct DeviceResult {
   std::string request;  // "req" or "req/sub"
   std::string driver;
