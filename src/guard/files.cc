@@ -1,0 +1,342 @@
+#include "guard/files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <tuple>
+
+#include "base/file.h"
+#include "base/unique_fd.h"
+#include "guard/layout.h"
+#include "guard/ledger.h"
+
+namespace heddle::guard {
+namespace {
+
+constexpr int64_t kMaxMemory = static_cast<int64_t>(kMaxPages) << HEDDLE_GUARD_PAGE_SHIFT;
+
+bool version_known(uint32_t version) {
+  return version >= HEDDLE_GUARD_OLDEST_VERSION && version <= HEDDLE_GUARD_VERSION;
+}
+
+template <size_t N>
+void put_text(char (&field)[N], const std::string& text) {
+  std::memset(field, 0, N);
+  std::memcpy(field, text.data(), std::min(text.size(), N - 1));
+}
+
+// The text up to its NUL; nothing when there is none or it holds what no identifier has.
+template <size_t N>
+Result<std::string> get_text(const char (&field)[N], const char* what) {
+  const size_t length = strnlen(field, N);
+  std::string text(field, length);
+  const bool printable = std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 127; });
+  if (length == N || !printable) return fail(Code::kInvalidArgument, "not a readable name", what);
+  return text;
+}
+
+Result<void> check_device(const DeviceLimit& device, const std::string& field) {
+  if (device.uuid.empty() || device.uuid.size() >= HEDDLE_GUARD_UUID_BYTES) {
+    return fail(Code::kInvalidArgument, "must be the vendor's UUID of at most 95 characters", field + ".uuid");
+  }
+  if (device.memory_bytes <= 0 || device.memory_bytes > kMaxMemory) {
+    return fail(Code::kInvalidArgument, "must be above 0 and below 16Ti; a whole card states its size",
+                field + ".memory_bytes");
+  }
+  if (device.cores_percent < 0 || device.cores_percent > 100) {
+    return fail(Code::kInvalidArgument, "must be 0 to 100", field + ".cores_percent");
+  }
+  if (device.context_overhead_bytes < 0 || device.context_overhead_bytes > kMaxMemory) {
+    return fail(Code::kInvalidArgument, "must be 0 or more", field + ".context_overhead_bytes");
+  }
+  return {};
+}
+
+Result<void> check_limits(const ClaimLimits& limits) {
+  if (limits.claim_uid.size() >= HEDDLE_GUARD_NAME_BYTES) {
+    return fail(Code::kInvalidArgument, "longer than 63 characters", "claim_uid");
+  }
+  if (limits.request.size() >= HEDDLE_GUARD_NAME_BYTES) {
+    return fail(Code::kInvalidArgument, "longer than 63 characters", "request");
+  }
+  if (limits.devices.empty() || limits.devices.size() > HEDDLE_GUARD_MAX_DEVICES) {
+    return fail(Code::kInvalidArgument, "must have 1 to 16 entries", "devices");
+  }
+  if (limits.context_overhead_bytes < 0 || limits.context_overhead_bytes > kMaxMemory) {
+    return fail(Code::kInvalidArgument, "must be 0 or more", "context_overhead_bytes");
+  }
+  std::set<std::string> seen;
+  for (size_t i = 0; i < limits.devices.size(); ++i) {
+    const std::string field = "devices[" + std::to_string(i) + "]";
+    HEDDLE_CHECK_OK(check_device(limits.devices[i], field));
+    if (!seen.insert(limits.devices[i].uuid).second) {
+      return fail(Code::kInvalidArgument, "is listed twice", field + ".uuid");
+    }
+  }
+  return {};
+}
+
+heddle_guard_usage_header header_for(const ClaimLimits& limits) {
+  heddle_guard_usage_header header{};
+  std::memcpy(header.magic, HEDDLE_GUARD_USAGE_MAGIC, sizeof(header.magic));
+  header.version = HEDDLE_GUARD_VERSION;
+  header.size = sizeof(heddle_guard_usage);
+  header.device_count = static_cast<uint32_t>(limits.devices.size());
+  header.slot_count = HEDDLE_GUARD_SLOTS;
+  return header;
+}
+
+Result<void> write_all(int fd, const void* data, size_t bytes, off_t offset) {
+  const char* p = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = ::pwrite(fd, p, bytes, offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return fail_errno("cannot write the usage file", errno);
+    p += written;
+    bytes -= static_cast<size_t>(written);
+    offset += written;
+  }
+  return {};
+}
+
+// Reads up to `bytes`; gives how many there were.
+Result<size_t> read_at(int fd, void* data, size_t bytes, off_t offset) {
+  char* p = static_cast<char*>(data);
+  size_t done = 0;
+  while (done < bytes) {
+    const ssize_t got = ::pread(fd, p + done, bytes - done, offset + static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return fail_errno("cannot read the usage file", errno);
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+Result<void> check_header(const heddle_guard_usage_header& header) {
+  if (std::memcmp(header.magic, HEDDLE_GUARD_USAGE_MAGIC, sizeof(header.magic)) != 0) {
+    return fail(Code::kInvalidArgument, "not a usage file of the guard");
+  }
+  if (!version_known(header.version)) {
+    return fail(Code::kUnsupported, "usage file of version " + std::to_string(header.version) +
+                                        "; this program knows " + std::to_string(HEDDLE_GUARD_OLDEST_VERSION) + " to " +
+                                        std::to_string(HEDDLE_GUARD_VERSION));
+  }
+  if (header.size != sizeof(heddle_guard_usage) || header.slot_count != HEDDLE_GUARD_SLOTS ||
+      header.device_count == 0 || header.device_count > HEDDLE_GUARD_MAX_DEVICES) {
+    return fail(Code::kInvalidArgument, "the usage file's header is damaged");
+  }
+  return {};
+}
+
+// Opens without following a link and without blocking on what is not a file.
+Result<UniqueFd> open_usage(const std::string& path, int flags) {
+  UniqueFd fd(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd.valid()) {
+    if (errno == ENOENT) return fail(Code::kNotFound, "no usage file at " + path);
+    return fail_errno("cannot open " + path, errno);
+  }
+  struct stat status{};
+  if (::fstat(fd.get(), &status) != 0) return fail_errno("cannot stat " + path, errno);
+  if (!S_ISREG(status.st_mode)) return fail(Code::kInvalidArgument, path + " is not a regular file");
+  return fd;
+}
+
+// Each value on its own is kept within what a card can have: a tenant can write any bits here.
+int64_t bounded_bytes(uint64_t pages) {
+  return static_cast<int64_t>(std::min(pages, kMaxPages) << HEDDLE_GUARD_PAGE_SHIFT);
+}
+
+int64_t bounded(uint64_t value) {
+  return static_cast<int64_t>(std::min<uint64_t>(value, INT64_MAX / 4096));
+}
+
+int64_t charged_by(const heddle_guard_charge& record) {
+  const ledger::Operation op = ledger::unpack_operation(record.operation);
+  const uint64_t pages = ledger::charge_pages(record.charge);
+  // An operation that the total has taken but the slot's own record has not yet.
+  const bool behind = !op.pending && op.sequence != ledger::charge_sequence(record.charge);
+  return bounded_bytes(behind ? ledger::add_clamped(pages, op.delta) : pages);
+}
+
+UsageReport report_of(const heddle_guard_usage& usage) {
+  UsageReport report;
+  const uint32_t count = usage.header.device_count;
+  for (uint32_t d = 0; d < count; ++d) {
+    DeviceUsage device;
+    device.uuid = get_text(usage.devices[d].uuid, "uuid").value_or("");
+    device.charged_bytes = bounded_bytes(ledger::unpack_total(usage.devices[d].total).pages);
+    device.context_overhead_bytes = bounded(usage.devices[d].context_overhead_bytes);
+    report.devices.push_back(std::move(device));
+  }
+  for (const heddle_guard_slot& slot : usage.slots) {
+    if (slot.owner == 0) continue;
+    ProcessUsage process;
+    process.owner = {ledger::owner_pid(slot.owner), ledger::owner_namespace(slot.owner), slot.start_time};
+    process.launches = bounded(slot.launches);
+    process.throttled_ns = bounded(slot.throttled_ns);
+    for (uint32_t d = 0; d < count; ++d) {
+      process.charged_bytes.push_back(charged_by(slot.devices[d]));
+      process.busy_ns.push_back(bounded(slot.devices[d].busy_ns));
+    }
+    report.launches += process.launches;
+    report.throttled_ns += process.throttled_ns;
+    report.processes.push_back(std::move(process));
+  }
+  return report;
+}
+
+}  // namespace
+
+Result<std::string> encode_limits(const ClaimLimits& limits) {
+  HEDDLE_CHECK_OK(check_limits(limits));
+  heddle_guard_limits file{};
+  std::memcpy(file.magic, HEDDLE_GUARD_LIMITS_MAGIC, sizeof(file.magic));
+  file.version = HEDDLE_GUARD_VERSION;
+  file.size = sizeof(file);
+  if (limits.flags.deny_unlisted_devices) file.flags |= HEDDLE_GUARD_DENY_UNLISTED_DEVICES;
+  if (limits.flags.fail_closed) file.flags |= HEDDLE_GUARD_FAIL_CLOSED;
+  file.device_count = static_cast<uint32_t>(limits.devices.size());
+  put_text(file.claim_uid, limits.claim_uid);
+  put_text(file.request, limits.request);
+  for (size_t i = 0; i < limits.devices.size(); ++i) {
+    const DeviceLimit& from = limits.devices[i];
+    heddle_guard_device_limits& to = file.devices[i];
+    put_text(to.uuid, from.uuid);
+    to.memory_bytes = static_cast<uint64_t>(from.memory_bytes);
+    to.cores_percent = static_cast<uint32_t>(from.cores_percent);
+    const int64_t overhead =
+        from.context_overhead_bytes > 0 ? from.context_overhead_bytes : limits.context_overhead_bytes;
+    to.context_overhead_bytes = static_cast<uint64_t>(overhead);
+    if (from.whole_card) to.flags |= HEDDLE_GUARD_WHOLE_CARD;
+  }
+  file.checksum = checksum_of(file);
+  return std::string(reinterpret_cast<const char*>(&file), sizeof(file));
+}
+
+Result<ClaimLimits> decode_limits(std::string_view content) {
+  heddle_guard_limits file{};
+  if (content.size() < offsetof(heddle_guard_limits, checksum)) {
+    return fail(Code::kInvalidArgument, "shorter than a limits file of the guard");
+  }
+  std::memcpy(&file, content.data(), std::min(content.size(), sizeof(file)));
+  if (std::memcmp(file.magic, HEDDLE_GUARD_LIMITS_MAGIC, sizeof(file.magic)) != 0) {
+    return fail(Code::kInvalidArgument, "not a limits file of the guard");
+  }
+  if (!version_known(file.version)) {
+    return fail(Code::kUnsupported, "limits file of version " + std::to_string(file.version));
+  }
+  if (content.size() != sizeof(file) || file.size != sizeof(file) || file.checksum != checksum_of(file) ||
+      file.device_count == 0 || file.device_count > HEDDLE_GUARD_MAX_DEVICES) {
+    return fail(Code::kInvalidArgument, "the limits file is damaged");
+  }
+  ClaimLimits limits;
+  HEDDLE_TRY(limits.claim_uid, get_text(file.claim_uid, "claim_uid"));
+  HEDDLE_TRY(limits.request, get_text(file.request, "request"));
+  limits.flags.deny_unlisted_devices = (file.flags & HEDDLE_GUARD_DENY_UNLISTED_DEVICES) != 0;
+  limits.flags.fail_closed = (file.flags & HEDDLE_GUARD_FAIL_CLOSED) != 0;
+  for (uint32_t i = 0; i < file.device_count; ++i) {
+    const heddle_guard_device_limits& from = file.devices[i];
+    DeviceLimit to;
+    HEDDLE_TRY(to.uuid, get_text(from.uuid, "devices.uuid"));
+    to.memory_bytes = static_cast<int64_t>(from.memory_bytes);
+    to.cores_percent = static_cast<int>(std::min<uint32_t>(from.cores_percent, 1000));
+    to.whole_card = (from.flags & HEDDLE_GUARD_WHOLE_CARD) != 0;
+    to.context_overhead_bytes = static_cast<int64_t>(from.context_overhead_bytes);
+    limits.devices.push_back(std::move(to));
+  }
+  HEDDLE_CHECK_OK(check_limits(limits));
+  return limits;
+}
+
+Result<void> create_usage(int fd, const ClaimLimits& limits) {
+  HEDDLE_CHECK_OK(check_limits(limits));
+  if (::ftruncate(fd, static_cast<off_t>(sizeof(heddle_guard_usage))) != 0) {
+    return fail_errno("cannot size the usage file", errno);
+  }
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (seals >= 0 && (seals & F_SEAL_SEAL) == 0 &&
+      ::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return fail_errno("cannot seal the usage file", errno);
+  }
+  std::vector<heddle_guard_device_usage> devices(limits.devices.size());
+  for (size_t i = 0; i < devices.size(); ++i) put_text(devices[i].uuid, limits.devices[i].uuid);
+  HEDDLE_CHECK_OK(write_all(fd, devices.data(), devices.size() * sizeof(devices[0]),
+                            static_cast<off_t>(offsetof(heddle_guard_usage, devices))));
+  // The header comes last: a file with a header is whole.
+  const heddle_guard_usage_header header = header_for(limits);
+  return write_all(fd, &header, sizeof(header), 0);
+}
+
+Result<void> create_usage(const std::string& path, const ClaimLimits& limits) {
+  HEDDLE_CHECK_OK(check_limits(limits));
+  if (auto existing = open_usage(path, O_RDONLY)) {
+    heddle_guard_usage_header header{};
+    struct stat status{};
+    const auto got = read_at(existing->get(), &header, sizeof(header), 0);
+    if (got && *got == sizeof(header) && check_header(header) && header.device_count == limits.devices.size() &&
+        ::fstat(existing->get(), &status) == 0 && status.st_size == static_cast<off_t>(sizeof(heddle_guard_usage))) {
+      return {};
+    }
+  }
+  const std::string temporary = path + ".new";
+  HEDDLE_CHECK_OK(remove_file(temporary));
+  UniqueFd fd(::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.valid()) return fail_errno("cannot create " + temporary, errno);
+  HEDDLE_CHECK_OK(create_usage(fd.get(), limits));
+  if (::fchmod(fd.get(), 0666) != 0) return fail_errno("cannot open up " + temporary, errno);
+  if (::rename(temporary.c_str(), path.c_str()) != 0) return fail_errno("cannot put " + path + " in place", errno);
+  return {};
+}
+
+Result<UsageReport> read_usage(int fd) {
+  struct stat status{};
+  if (::fstat(fd, &status) != 0) return fail_errno("cannot stat the usage file", errno);
+  if (status.st_size != static_cast<off_t>(sizeof(heddle_guard_usage))) {
+    return fail(Code::kInvalidArgument, "the usage file has " + std::to_string(status.st_size) + " bytes instead of " +
+                                            std::to_string(sizeof(heddle_guard_usage)));
+  }
+  auto usage = std::make_unique<heddle_guard_usage>();
+  HEDDLE_TRY(const size_t got, read_at(fd, usage.get(), sizeof(*usage), 0));
+  if (got != sizeof(*usage)) return fail(Code::kInvalidArgument, "the usage file was cut while it was read");
+  HEDDLE_CHECK_OK(check_header(usage->header));
+  return report_of(*usage);
+}
+
+Result<UsageReport> read_usage(const std::string& path) {
+  HEDDLE_TRY(const UniqueFd fd, open_usage(path, O_RDONLY));
+  return read_usage(fd.get());
+}
+
+Result<int> free_slots_of_dead(const std::string& path, const std::function<bool(const SlotOwner&)>& is_alive) {
+  HEDDLE_TRY(const UniqueFd fd, open_usage(path, O_RDWR));
+  heddle_guard_usage_header header{};
+  HEDDLE_TRY(const size_t got, read_at(fd.get(), &header, sizeof(header), 0));
+  if (got != sizeof(header)) return fail(Code::kInvalidArgument, "the usage file is shorter than its header");
+  HEDDLE_CHECK_OK(check_header(header));
+  std::vector<heddle_guard_slot> slots(HEDDLE_GUARD_SLOTS);
+  const off_t start = static_cast<off_t>(offsetof(heddle_guard_usage, slots));
+  const size_t bytes = slots.size() * sizeof(slots[0]);
+  HEDDLE_TRY(const size_t read, read_at(fd.get(), slots.data(), bytes, start));
+  if (read != bytes) return fail(Code::kInvalidArgument, "the usage file is cut");
+  int marked = 0;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const heddle_guard_slot& slot = slots[i];
+    if (slot.owner == 0 || slot.start_time == 0 || slot.dead_start_time == slot.start_time) continue;
+    if (is_alive({ledger::owner_pid(slot.owner), ledger::owner_namespace(slot.owner), slot.start_time})) continue;
+    const off_t offset =
+        start + static_cast<off_t>(i * sizeof(slot)) + static_cast<off_t>(offsetof(heddle_guard_slot, dead_start_time));
+    HEDDLE_CHECK_OK(write_all(fd.get(), &slot.start_time, sizeof(slot.start_time), offset));
+    ++marked;
+  }
+  return marked;
+}
+
+}  // namespace heddle::guard

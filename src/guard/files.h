@@ -1,0 +1,104 @@
+// The guard's two files as the agent and the standalone program make and read them. What a tenant can write is never
+// mapped and never believed: `usage` is read with pread, every number in it is checked, and nothing read from it
+// decides anything outside the tenant it belongs to. Thread-safe (no state). All sizes are int64 bytes.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace heddle::guard {
+
+struct DeviceLimit {
+  std::string uuid;                    // as the vendor prints it: "GPU-xxxxxxxx-xxxx-...", "MIG-..."
+  int64_t memory_bytes = 0;            // > 0, below 16 TiB; for a whole card its size
+  int cores_percent = 0;               // 0..100; 0 and 100: no limit of the compute share
+  bool whole_card = false;             // memory is accounted, neither limited nor shown smaller
+  int64_t context_overhead_bytes = 0;  // what the driver takes for a context; 0: not known, the guard measures it
+};
+
+struct LimitFlags {
+  bool deny_unlisted_devices = true;  // devices without an entry are refused memory
+  bool fail_closed = true;            // usage missing, unwritable or damaged: memory is refused
+};
+
+struct ClaimLimits {
+  std::string claim_uid;             // at most 63 characters
+  std::string request;               // at most 63 characters
+  std::vector<DeviceLimit> devices;  // 1..16, each uuid once
+  LimitFlags flags;
+  int64_t context_overhead_bytes = 0;  // for the devices that state none
+};
+
+// The content of `limits`. Errors: kInvalidArgument with the field.
+Result<std::string> encode_limits(const ClaimLimits& limits);
+
+// The content of a limits file back, of this version or the one before. Errors: kInvalidArgument (damaged, not a limits
+// file), kUnsupported (a version that this program does not know).
+Result<ClaimLimits> decode_limits(std::string_view content);
+
+// Makes `usage` for these limits: full size, sparse, mode 0666 (the tenant's processes run as any user; the folder
+// decides who reaches it). An existing file of the right size and version stays as it is, so that a repeated Prepare
+// does not forget what running processes have charged; anything else in its place is replaced. Errors:
+// kInvalidArgument, kInternal.
+Result<void> create_usage(const std::string& path, const ClaimLimits& limits);
+
+// The same into an open file of which the caller is the only user so far; a memfd is sealed against growing and
+// shrinking.
+Result<void> create_usage(int fd, const ClaimLimits& limits);
+
+struct SlotOwner {
+  uint32_t pid = 0;            // as the process sees itself
+  uint32_t pid_namespace = 0;  // inode of /proc/<pid>/ns/pid
+  uint64_t start_time = 0;     // field 22 of /proc/<pid>/stat; 0: the process has not written it yet
+};
+
+struct ProcessUsage {
+  SlotOwner owner;
+  int64_t launches = 0;
+  int64_t throttled_ns = 0;
+  std::vector<int64_t> charged_bytes;  // by device, in the order of UsageReport::devices
+  std::vector<int64_t> busy_ns;        // device time measured for this process, where the compute share is limited
+};
+
+struct DeviceUsage {
+  std::string uuid;
+  int64_t charged_bytes = 0;
+  int64_t context_overhead_bytes = 0;  // 0: not measured
+};
+
+struct UsageReport {
+  std::vector<DeviceUsage> devices;
+  std::vector<ProcessUsage> processes;
+  int64_t launches = 0;      // of the processes that hold a slot now
+  int64_t throttled_ns = 0;  // likewise
+};
+
+// A snapshot (not one instant: processes go on). Errors: kNotFound, kInvalidArgument (wrong size, magic, numbers that
+// cannot be), kUnsupported (version). Cost: one read of 2.7 MB.
+Result<UsageReport> read_usage(const std::string& path);
+Result<UsageReport> read_usage(int fd);
+
+// Marks the slots of processes for which is_alive says no: the charges are taken off by the next process of the tenant
+// that needs them. Needed only where the tenant's processes cannot see each other, that is in several pid namespaces;
+// otherwise they do this themselves. is_alive sees only owners with a start time. Gives the number of slots marked.
+Result<int> free_slots_of_dead(const std::string& path, const std::function<bool(const SlotOwner&)>& is_alive);
+
+// Every process that this /proc shows, as SlotOwner in its own namespace; for is_alive of a program in the host's pid
+// namespace. Processes that end meanwhile are left out. Errors: kInternal.
+class LiveProcesses {
+ public:
+  static Result<LiveProcesses> scan(const std::string& proc = "/proc");
+  [[nodiscard]] bool contains(const SlotOwner& owner) const;
+
+ private:
+  std::vector<SlotOwner> sorted_;
+};
+
+}  // namespace heddle::guard

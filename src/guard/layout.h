@@ -1,0 +1,171 @@
+/* The two files that a guarded container sees, as plain C: `limits`, which the agent writes and the container can only
+ * read, and `usage`, the one file that the processes of the tenant share and write. Nothing here is shared between
+ * tenants. Both carry a version; a reader accepts its own version and the one before (there is none before 1).
+ *
+ * All integers are in the byte order of the machine; times are nanoseconds of CLOCK_MONOTONIC; a page is 4096 bytes.
+ * Fields marked `reserved` are written as zero and ignored by a reader. */
+#ifndef HEDDLE_GUARD_LAYOUT_H
+#define HEDDLE_GUARD_LAYOUT_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+  HEDDLE_GUARD_VERSION = 1,
+  HEDDLE_GUARD_OLDEST_VERSION = 1,
+  HEDDLE_GUARD_MAX_DEVICES = 16,
+  HEDDLE_GUARD_SLOTS = 2048,
+  HEDDLE_GUARD_UUID_BYTES = 96,
+  HEDDLE_GUARD_NAME_BYTES = 64,
+  HEDDLE_GUARD_PAGE_SHIFT = 12
+};
+
+#define HEDDLE_GUARD_LIMITS_MAGIC "HDLLIMIT"
+#define HEDDLE_GUARD_USAGE_MAGIC "HDLUSAGE"
+
+/* heddle_guard_limits.flags */
+enum {
+  /* Devices that are not listed are refused memory. Without it they pass unlimited and unaccounted. */
+  HEDDLE_GUARD_DENY_UNLISTED_DEVICES = 1u << 0,
+  /* When `usage` is missing, unwritable or damaged, memory is refused. Without it memory passes unlimited. */
+  HEDDLE_GUARD_FAIL_CLOSED = 1u << 1
+};
+
+/* heddle_guard_device_limits.flags */
+enum {
+  /* The whole card: memory is accounted but neither limited nor shown smaller. */
+  HEDDLE_GUARD_WHOLE_CARD = 1u << 0
+};
+
+struct heddle_guard_device_limits {
+  char uuid[HEDDLE_GUARD_UUID_BYTES]; /* as the vendor prints it ("GPU-...", "MIG-..."), ended by NUL */
+  uint64_t memory_bytes;              /* the most that may be charged at a time; 0 allows nothing */
+  uint64_t context_overhead_bytes;    /* what the driver takes for one context; 0: not known, measured where possible */
+  uint32_t cores_percent;             /* share of the device's time; 0 and 100 set no limit */
+  uint32_t flags;
+  uint8_t reserved[72];
+};
+
+struct heddle_guard_limits {
+  char magic[8];
+  uint32_t version;
+  uint32_t size; /* bytes of this struct */
+  uint64_t
+      checksum; /* FNV-1a (64 bits) over the whole struct with this field zero: against damage, not against malice */
+  uint32_t flags;
+  uint32_t device_count;
+  char claim_uid[HEDDLE_GUARD_NAME_BYTES];
+  char request[HEDDLE_GUARD_NAME_BYTES];
+  /* The control law (0: the built-in value): burst credit, reopening distance, cap on predicted work, hardware slice.
+   */
+  uint64_t burst_ns;
+  uint64_t reopen_ns;
+  uint64_t outstanding_ns;
+  uint64_t slice_ns;
+  uint8_t reserved0[320];
+  struct heddle_guard_device_limits devices[HEDDLE_GUARD_MAX_DEVICES];
+  uint8_t reserved1[512];
+  uint8_t reserved_peers[4096]; /* for what the agent will tell a tenant about the others on its devices */
+};
+
+/* The charge of one process on one device is changed by operations that any process can finish, so that a death at any
+ * instruction loses nothing (ledger.h holds the protocol):
+ *   heddle_guard_device_usage.total   pages:32 | slot:11 | sequence:21   the sum, and which operation made it
+ *   heddle_guard_charge.operation     delta:34 (signed pages) | sequence:21 | pending:1
+ *   heddle_guard_charge.charge        pages:32 | sequence:21             the charge as of that operation
+ * Bits are named from the top: see ledger.h for the exact positions. */
+struct heddle_guard_charge {
+  uint64_t operation;
+  uint64_t charge;
+  uint64_t outstanding_ns; /* predicted work that this process has handed to the device and not yet settled */
+  uint64_t busy_ns;        /* device time settled so far */
+  uint64_t reserved[2];
+};
+
+struct heddle_guard_slot {
+  uint64_t owner;           /* pid:22 | low bits of generation:10 | inode of its pid namespace:32; 0: free */
+  uint64_t generation;      /* raised each time the slot is freed */
+  uint64_t start_time;      /* of the process, as field 22 of /proc/<pid>/stat; 0: not written yet */
+  uint64_t dead_start_time; /* written by the agent: the process with this start time is gone */
+  uint64_t launches;
+  uint64_t throttled_ns; /* time that launches were held back */
+  uint64_t reserved0[2];
+  struct heddle_guard_charge devices[HEDDLE_GUARD_MAX_DEVICES];
+  uint8_t reserved1[192];
+};
+
+struct heddle_guard_device_usage {
+  char uuid[HEDDLE_GUARD_UUID_BYTES]; /* the same device as the entry of `limits` with this index */
+  uint64_t context_overhead_bytes;    /* measured once by the first process that could; 0: not yet */
+  uint64_t reserved0[3];
+  uint64_t total;
+  uint64_t reserved1[7];
+  int64_t virtual_ns;   /* the tenant's virtual clock on this device: launches are admitted while it is not ahead */
+  int64_t watermark_ns; /* device time up to here is already charged */
+  uint64_t reserved2[6];
+  uint64_t reserved3[32];
+};
+
+struct heddle_guard_usage_header {
+  char magic[8];
+  uint32_t version;
+  uint32_t size; /* bytes of the whole file */
+  uint32_t device_count;
+  uint32_t slot_count;
+  uint64_t boot; /* FNV-1a of the boot id for which the clocks in this file hold */
+  uint64_t reserved[508];
+};
+
+struct heddle_guard_usage {
+  struct heddle_guard_usage_header header;
+  struct heddle_guard_device_usage devices[HEDDLE_GUARD_MAX_DEVICES];
+  uint8_t reserved_front[53248];
+  struct heddle_guard_slot slots[HEDDLE_GUARD_SLOTS];
+  uint8_t reserved_rings[524288]; /* for the activity rings of processes */
+};
+
+#ifdef __cplusplus
+#define HEDDLE_GUARD_ASSERT(condition) static_assert(condition, #condition)
+#else
+#define HEDDLE_GUARD_ASSERT(condition) _Static_assert(condition, #condition)
+#endif
+
+HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_device_limits) == 192);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_device_limits, memory_bytes) == 96);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_device_limits, context_overhead_bytes) == 104);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_device_limits, cores_percent) == 112);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_device_limits, flags) == 116);
+HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_limits) == 8192);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, version) == 8);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, checksum) == 16);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, flags) == 24);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, claim_uid) == 32);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, request) == 96);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, burst_ns) == 160);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, devices) == 512);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, reserved_peers) == 4096);
+HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_charge) == 48);
+HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_slot) == 1024);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_slot, start_time) == 16);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_slot, dead_start_time) == 24);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_slot, devices) == 64);
+HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_device_usage) == 512);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_device_usage, total) == 128);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_device_usage, virtual_ns) == 192);
+HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_usage_header) == 4096);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_usage_header, boot) == 24);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_usage, devices) == 4096);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_usage, slots) == 65536);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_usage, reserved_rings) == 65536 + 2097152);
+HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_usage) == 2686976);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

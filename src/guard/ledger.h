@@ -1,0 +1,225 @@
+// The accounting protocol over the shared `usage` file: exact totals in O(1), and no instruction at which a death loses
+// or doubles a charge, without any lock shared between processes.
+//
+// A change of a charge is an operation of a slot and device: first it is written down in the slot (delta, a new
+// sequence number, pending), then the total is exchanged by compare-and-swap for one that carries the new sum together
+// with the name of the operation (slot, sequence), then the operation is no longer pending, then the slot's charge is
+// brought up to that sequence. Whoever replaces the total first ends the pending state of the operation that the total
+// names, so an operation whose name has left the total is never pending; this is what tells "applied" from "not yet
+// applied" after a death. All steps are idempotent and any process can do them for a slot whose process is gone.
+//
+// The owner of a slot calls reserve() and release() for one (slot, device) from one thread at a time (a lock private to
+// the process); everything else is free of locks. Freestanding: no library, no allocation, no exceptions. Cost: four
+// uncontended compare-and-swaps a change.
+#pragma once
+
+#include "guard/layout.h"
+
+namespace heddle::guard {
+
+inline constexpr uint64_t kPageBytes = uint64_t{1} << HEDDLE_GUARD_PAGE_SHIFT;
+inline constexpr uint64_t kSequenceMask = (uint64_t{1} << 21) - 1;
+inline constexpr uint64_t kMaxPages = 0xffffffffu;
+
+// Whole pages, rounded up; saturates at what a total can hold plus one, so that too large a request is always refused.
+inline uint64_t pages_of(uint64_t bytes) {
+  const uint64_t pages = (bytes >> HEDDLE_GUARD_PAGE_SHIFT) + ((bytes & (kPageBytes - 1)) != 0 ? 1 : 0);
+  return pages > kMaxPages ? kMaxPages + 1 : pages;
+}
+
+namespace ledger {
+
+inline uint64_t load(const uint64_t& word) {
+  return __atomic_load_n(&word, __ATOMIC_SEQ_CST);
+}
+inline void store(uint64_t& word, uint64_t value) {
+  __atomic_store_n(&word, value, __ATOMIC_SEQ_CST);
+}
+inline bool exchange_if(uint64_t& word, uint64_t expected, uint64_t desired) {
+  return __atomic_compare_exchange_n(&word, &expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+struct Total {
+  uint64_t pages, slot, sequence;
+};
+
+inline Total unpack_total(uint64_t word) {
+  return {word >> 32, (word >> 21) & 0x7ff, word & kSequenceMask};
+}
+inline uint64_t pack_total(uint64_t pages, uint64_t slot, uint64_t sequence) {
+  return pages << 32 | slot << 21 | sequence;
+}
+
+struct Operation {
+  int64_t delta;  // pages
+  uint64_t sequence;
+  bool pending;
+};
+
+inline Operation unpack_operation(uint64_t word) {
+  return {static_cast<int64_t>(word) >> 30, (word >> 1) & kSequenceMask, (word & 1) != 0};
+}
+inline uint64_t pack_operation(int64_t delta, uint64_t sequence, bool pending) {
+  return static_cast<uint64_t>(delta) << 30 | sequence << 1 | (pending ? 1u : 0u);
+}
+
+inline uint64_t pack_charge(uint64_t pages, uint64_t sequence) {
+  return pages << 32 | sequence;
+}
+inline uint64_t charge_pages(uint64_t word) {
+  return word >> 32;
+}
+inline uint64_t charge_sequence(uint64_t word) {
+  return word & kSequenceMask;
+}
+inline uint64_t next_sequence(uint64_t sequence) {
+  return (sequence + 1) & kSequenceMask;
+}
+
+inline uint64_t add_clamped(uint64_t pages, int64_t delta) {
+  const int64_t sum = static_cast<int64_t>(pages) + delta;
+  if (sum < 0) return 0;
+  return sum > static_cast<int64_t>(kMaxPages) ? kMaxPages : static_cast<uint64_t>(sum);
+}
+
+// The operation that made `total` has been applied: says so in its slot, so that the total may be replaced.
+inline void end_applied(heddle_guard_usage& usage, uint32_t device, uint64_t total) {
+  const Total t = unpack_total(total);
+  if (t.slot >= HEDDLE_GUARD_SLOTS) return;
+  uint64_t& word = usage.slots[t.slot].devices[device].operation;
+  const uint64_t now = load(word);
+  const Operation op = unpack_operation(now);
+  if (op.pending && op.sequence == t.sequence) exchange_if(word, now, pack_operation(op.delta, op.sequence, false));
+}
+
+// Brings the slot's charge up to its operation, which is no longer pending.
+inline void bring_up(heddle_guard_charge& record, const Operation& op) {
+  const uint64_t charge = load(record.charge);
+  if (charge_sequence(charge) == op.sequence) return;
+  exchange_if(record.charge, charge, pack_charge(add_clamped(charge_pages(charge), op.delta), op.sequence));
+}
+
+enum class Outcome { kApplied, kRefused };
+
+// Applies the pending operation (slot, op): once, however many processes do this at a time. `limit` in pages.
+inline Outcome apply(heddle_guard_usage& usage, uint32_t slot, uint32_t device, const Operation& op, uint64_t limit) {
+  uint64_t& total = usage.devices[device].total;
+  heddle_guard_charge& record = usage.slots[slot].devices[device];
+  for (;;) {
+    const uint64_t seen = load(total);
+    end_applied(usage, device, seen);
+    const Operation now = unpack_operation(load(record.operation));
+    if (!now.pending || now.sequence != op.sequence) return Outcome::kApplied;
+    const Total t = unpack_total(seen);
+    const uint64_t sum = add_clamped(t.pages, op.delta);
+    if (op.delta > 0 && (t.pages > limit || static_cast<uint64_t>(op.delta) > limit - t.pages)) {
+      return Outcome::kRefused;
+    }
+    exchange_if(total, seen, pack_total(sum, slot, op.sequence));
+  }
+}
+
+// Changes the charge of the caller's own slot by delta pages. kRefused: the sum would pass `limit`, nothing changed.
+inline Outcome change(heddle_guard_usage& usage, uint32_t slot, uint32_t device, int64_t delta, uint64_t limit) {
+  heddle_guard_charge& record = usage.slots[slot].devices[device];
+  const uint64_t before = load(record.operation);
+  uint64_t sequence = next_sequence(unpack_operation(before).sequence);
+  // Refused operations use up numbers without changing the total: never take the one that it still names.
+  const Total named = unpack_total(load(usage.devices[device].total));
+  if (named.slot == slot && named.sequence == sequence) sequence = next_sequence(sequence);
+  const Operation op{delta, sequence, true};
+  store(record.operation, pack_operation(delta, sequence, true));
+  const Outcome outcome = apply(usage, slot, device, op, limit);
+  if (outcome == Outcome::kRefused) {
+    store(record.operation, pack_operation(0, sequence, false));
+    bring_up(record, Operation{0, sequence, false});
+    return outcome;
+  }
+  bring_up(record, op);
+  return outcome;
+}
+
+inline uint64_t total_pages(const heddle_guard_usage& usage, uint32_t device) {
+  return unpack_total(load(usage.devices[device].total)).pages;
+}
+
+// Finishes or withdraws what a dead process left half done on one device and takes its charge off the total. False: the
+// slot is no longer that of `generation` (somebody else freed it), stop.
+inline bool clear_dead_device(heddle_guard_usage& usage, uint32_t slot, uint32_t device, uint64_t generation) {
+  heddle_guard_slot& owner = usage.slots[slot];
+  heddle_guard_charge& record = owner.devices[device];
+  for (;;) {
+    // The total is read, and its operation ended, before the slot's own words: an operation that is still pending after
+    // that and not named by the total has not been applied.
+    const uint64_t total = load(usage.devices[device].total);
+    end_applied(usage, device, total);
+    const uint64_t word = load(record.operation);
+    const uint64_t charge = load(record.charge);
+    const Operation op = unpack_operation(word);
+    if (load(owner.generation) != generation) return false;
+    if (op.pending) {
+      if (op.delta <= 0) {
+        apply(usage, slot, device, op, kMaxPages);
+      } else {
+        exchange_if(record.operation, word, pack_operation(0, op.sequence, false));
+      }
+      continue;
+    }
+    if (charge_sequence(charge) != op.sequence) {
+      bring_up(record, op);
+      continue;
+    }
+    if (charge_pages(charge) == 0) return true;
+    const int64_t delta = -static_cast<int64_t>(charge_pages(charge));
+    exchange_if(record.operation, word, pack_operation(delta, next_sequence(op.sequence), true));
+  }
+}
+
+// Frees a slot whose process is gone. Any number of processes may do this for the same slot at a time.
+inline void free_dead_slot(heddle_guard_usage& usage, uint32_t slot, uint64_t owner, uint64_t generation) {
+  heddle_guard_slot& s = usage.slots[slot];
+  for (uint32_t device = 0; device < HEDDLE_GUARD_MAX_DEVICES; ++device) {
+    if (!clear_dead_device(usage, slot, device, generation)) return;
+    store(s.devices[device].outstanding_ns, 0);
+  }
+  const uint64_t started = load(s.start_time);
+  if (load(s.generation) != generation) return;
+  // A start time of zero means "alive as long as the pid is": so it goes before the slot can be taken again.
+  exchange_if(s.start_time, started, 0);
+  if (!exchange_if(s.generation, generation, generation + 1)) return;
+  exchange_if(s.owner, owner, 0);
+}
+
+// A pid has at most 22 bits on Linux. The generation of the slot is part of the word, so that a helper that was stopped
+// for long cannot free a slot that a later process with the same pid has taken.
+inline uint64_t pack_owner(uint32_t pid, uint64_t generation, uint32_t pid_namespace) {
+  return uint64_t{pid} << 42 | (generation & 0x3ff) << 32 | pid_namespace;
+}
+inline uint32_t owner_pid(uint64_t owner) {
+  return static_cast<uint32_t>(owner >> 42);
+}
+inline uint32_t owner_namespace(uint64_t owner) {
+  return static_cast<uint32_t>(owner);
+}
+
+}  // namespace ledger
+
+// FNV-1a, 64 bits, going on from `hash`.
+inline constexpr uint64_t kFnvStart = 14695981039346656037u;
+inline uint64_t fnv1a(const void* data, uint64_t bytes, uint64_t hash = kFnvStart) {
+  const unsigned char* p = static_cast<const unsigned char*>(data);
+  for (uint64_t i = 0; i < bytes; ++i) hash = (hash ^ p[i]) * 1099511628211u;
+  return hash;
+}
+
+// The checksum field of `limits` as it should be.
+inline uint64_t checksum_of(const heddle_guard_limits& limits) {
+  const uint64_t zero = 0;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(&limits);
+  uint64_t hash = fnv1a(bytes, offsetof(heddle_guard_limits, checksum));
+  hash = fnv1a(&zero, sizeof(zero), hash);
+  constexpr uint64_t kAfter = offsetof(heddle_guard_limits, checksum) + sizeof(uint64_t);
+  return fnv1a(bytes + kAfter, sizeof(limits) - kAfter, hash);
+}
+
+}  // namespace heddle::guard
