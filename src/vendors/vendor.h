@@ -6,10 +6,10 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
-#include "model/device.h"
 
 namespace heddle::vendors {
 
@@ -20,7 +20,7 @@ struct Card {
   std::string model;         // product name as the driver reports it
   std::string architecture;  // "Hopper"
   int64_t index = 0;
-  int64_t minor = 0;  // of the device node
+  int64_t minor = 0;         // of the device node
   int64_t memory_bytes = 0;  // total, as the driver reports it
   std::string pci_bus_id;    // "0000:3b:00.0"
   std::string pcie_root;     // "pci0000:3a", empty if unknown
@@ -34,7 +34,7 @@ struct Card {
 };
 
 struct CardProcess {
-  int64_t pid = 0;  // in the agent's pid namespace
+  int64_t pid = 0;            // in the agent's pid namespace
   int64_t memory_bytes = -1;  // -1: not known
 };
 
@@ -47,6 +47,35 @@ struct CardStatus {
   int64_t temperature_celsius = -1;
   int64_t power_milliwatts = -1;
   std::vector<CardProcess> processes;
+};
+
+// How far a vendor's library could be used. The texts go into logs, metrics and the reasons that users read.
+enum class LibraryState {
+  kOk,
+  kMissing,     // no library file: a machine without this vendor's driver, not a fault
+  kInitFailed,  // the file is there, the driver behind it does not answer
+  kIncomplete,  // the file lacks functions without which no card can be described
+};
+
+// Everything that was discovered, in the order of the driver.
+struct Inventory {
+  LibraryState state = LibraryState::kMissing;
+  std::string detail;        // why the state is not kOk
+  std::string library_path;  // empty when missing
+  std::vector<Card> cards;
+};
+
+// Something that the driver reported once; it will not report it again, so the receiver has to remember it.
+struct HealthEvent {
+  std::string uuid;
+  std::string message;  // "XID 79"
+};
+
+struct StatusReport {
+  LibraryState state = LibraryState::kMissing;
+  std::string detail;
+  std::vector<CardStatus> cards;
+  std::vector<HealthEvent> events;
 };
 
 // What a container must get to use a card: paths on the host and in the container.

@@ -1,0 +1,67 @@
+#include "vendors/nvidia/describe.h"
+
+#include <fmt/format.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <string_view>
+
+#include "base/file.h"
+
+namespace heddle::vendors::nvidia {
+
+std::string normal_pci_bus_id(const std::string& text) {
+  std::string lower;
+  for (const char c : text) lower.push_back(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
+  // The domain has eight digits in NVML and at least four in the kernel.
+  const size_t colon = lower.find(':');
+  if (colon == std::string::npos) return lower;
+  size_t cut = 0;
+  while (colon - cut > 4 && lower[cut] == '0') ++cut;
+  return lower.substr(cut);
+}
+
+std::string architecture_name(uint32_t code) {
+  constexpr std::array<std::string_view, 11> kNames = {"",       "",       "Kepler", "Maxwell", "Pascal",   "Volta",
+                                                       "Turing", "Ampere", "Ada",    "Hopper",  "Blackwell"};
+  return code < kNames.size() ? std::string(kNames[code]) : std::string();
+}
+
+std::string cuda_version_text(int64_t version) {
+  if (version <= 0) return {};
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+bool is_application_xid(uint64_t xid) {
+  constexpr std::array<uint64_t, 6> kApplication = {13, 31, 43, 45, 68, 109};
+  return std::ranges::find(kApplication, xid) != kApplication.end();
+}
+
+std::string pcie_root(const std::string& sysfs, const std::string& pci_bus_id) {
+  if (pci_bus_id.empty()) return {};
+  const std::string path = sysfs + "/bus/pci/devices/" + pci_bus_id;
+  std::array<char, PATH_MAX> buffer{};
+  const ssize_t length = ::readlink(path.c_str(), buffer.data(), buffer.size() - 1);
+  if (length <= 0) return {};
+  // "../../../devices/pci0000:3a/0000:3a:01.0/0000:3b:00.0"
+  const std::string_view target(buffer.data(), static_cast<size_t>(length));
+  const size_t start = target.find("/pci");
+  if (start == std::string_view::npos) return {};
+  const std::string_view rest = target.substr(start + 1);
+  return std::string(rest.substr(0, rest.find('/')));
+}
+
+int64_t numa_node(const std::string& sysfs, const std::string& pci_bus_id) {
+  if (pci_bus_id.empty()) return -1;
+  const Result<std::string> text = read_file(sysfs + "/bus/pci/devices/" + pci_bus_id + "/numa_node", 4096);
+  if (!text) return -1;
+  int64_t node = -1;
+  std::from_chars(text->data(), text->data() + text->size(), node);
+  return node;
+}
+
+}  // namespace heddle::vendors::nvidia

@@ -1,0 +1,109 @@
+#include "vendors/nvidia/injection.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <map>
+
+#include "base/file.h"
+#include "vendors/nvidia/paths.h"
+
+namespace heddle::vendors::nvidia {
+namespace {
+
+class InjectionTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "heddle-inject-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+    ASSERT_TRUE(make_directories(root_ + "/usr/lib64", 0755));
+    ASSERT_TRUE(make_directories(root_ + "/usr/bin", 0755));
+    ASSERT_TRUE(make_directories(root_ + "/opt", 0755));
+    ASSERT_TRUE(make_directories(root_ + "/dev", 0755));
+    touch("/opt/libcuda.so.570.86");
+    touch("/usr/lib64/libnvidia-ml.so.570.86");
+    touch("/usr/lib64/libc.so.6");
+    touch("/usr/lib64/libcudart.so.12");
+    touch("/usr/bin/nvidia-smi");
+    link("/opt/libcuda.so.570.86", "/usr/lib64/libcuda.so.1");  // absolute, inside the root
+    link("libcuda.so.1", "/usr/lib64/libcuda.so");
+    link("libnvidia-ml.so.570.86", "/usr/lib64/libnvidia-ml.so.1");
+    link("/nowhere", "/usr/lib64/libnvidia-cfg.so.1");
+    touch("/dev/nvidiactl");
+    touch("/dev/nvidia2");
+    options_.driver_root = root_;
+  }
+  void TearDown() override { ASSERT_TRUE(remove_tree(root_)); }
+
+  void touch(const std::string& path) { ASSERT_TRUE(write_file_atomic(root_ + path, "x", 0644)); }
+  void link(const std::string& target, const std::string& path) {
+    ASSERT_EQ(::symlink(target.c_str(), (root_ + path).c_str()), 0);
+  }
+  static std::map<std::string, std::string> by_container_path(const Injection& injection) {
+    std::map<std::string, std::string> result;
+    for (const auto& mount : injection.mounts) result[mount.container_path] = mount.host_path;
+    return result;
+  }
+
+  std::string root_;
+  InjectionOptions options_;
+};
+
+TEST_F(InjectionTest, MountsDriverFilesUnderEachOfTheirNamesAndNothingElse) {
+  const auto injection = common_injection(options_);
+  ASSERT_TRUE(injection) << injection.error().text();
+  const std::map<std::string, std::string> expected = {
+      {"/dev/nvidiactl", root_ + "/dev/nvidiactl"},
+      {"/usr/bin/nvidia-smi", root_ + "/usr/bin/nvidia-smi"},
+      {"/usr/lib/x86_64-linux-gnu/libcuda.so", root_ + "/opt/libcuda.so.570.86"},
+      {"/usr/lib/x86_64-linux-gnu/libcuda.so.1", root_ + "/opt/libcuda.so.570.86"},
+      {"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", root_ + "/usr/lib64/libnvidia-ml.so.570.86"},
+      {"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.570.86", root_ + "/usr/lib64/libnvidia-ml.so.570.86"}};
+  EXPECT_EQ(by_container_path(*injection), expected);
+  ASSERT_EQ(injection->environment.size(), 1U);
+  EXPECT_EQ(injection->environment[0].second, "void");
+}
+
+TEST_F(InjectionTest, ASimulatedDeviceIsAWritableMountAndARealOneADevice) {
+  Card card;
+  card.minor = 2;
+  const auto simulated = card_injection(options_, card);
+  ASSERT_TRUE(simulated);
+  ASSERT_EQ(simulated->mounts.size(), 1U);
+  EXPECT_FALSE(simulated->mounts[0].read_only);
+  EXPECT_TRUE(simulated->nodes.empty());
+  ASSERT_TRUE(remove_file(root_ + "/dev/nvidia2"));
+  EXPECT_FALSE(card_injection(options_, card)) << "a card without a node cannot be given";
+  if (::mknod((root_ + "/dev/nvidia2").c_str(), S_IFCHR | 0600, makedev(1, 3)) != 0) GTEST_SKIP() << "needs CAP_MKNOD";
+  const auto real = card_injection(options_, card);
+  ASSERT_TRUE(real);
+  ASSERT_EQ(real->nodes.size(), 1U);
+  EXPECT_EQ(real->nodes[0].container_path, "/dev/nvidia2");
+}
+
+TEST_F(InjectionTest, PathsAreThoseOfTheHost) {
+  options_.driver_root_on_host = "/";
+  const auto injection = common_injection(options_);
+  ASSERT_TRUE(injection);
+  EXPECT_EQ(by_container_path(*injection).at("/usr/lib/x86_64-linux-gnu/libcuda.so.1"), "/opt/libcuda.so.570.86");
+}
+
+TEST_F(InjectionTest, AMissingDriverIsAnError) {
+  ASSERT_TRUE(remove_file(root_ + "/opt/libcuda.so.570.86"));
+  EXPECT_FALSE(common_injection(options_));
+}
+
+TEST_F(InjectionTest, ALoopOfLinksEnds) {
+  link("loop-b", "/loop-a");
+  link("loop-a", "/loop-b");
+  EXPECT_FALSE(resolve_under(root_, "/loop-a"));
+  link("../../../../../../etc", "/escape");
+  EXPECT_FALSE(resolve_under(root_, "/escape/passwd")) << "dots do not lead out of the root";
+}
+
+}  // namespace
+}  // namespace heddle::vendors::nvidia

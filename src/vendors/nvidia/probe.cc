@@ -1,0 +1,334 @@
+#include "vendors/nvidia/probe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+#include <vector>
+
+#include "vendors/nvidia/describe.h"
+#include "vendors/nvidia/nvml.h"
+#include "vendors/wire.h"
+#include "vendors/worker.h"
+
+namespace heddle::vendors::nvidia {
+namespace {
+
+constexpr uint64_t kEventMask =
+    static_cast<uint64_t>(nvmlEventTypeXidCriticalError) | static_cast<uint64_t>(nvmlEventTypeDoubleBitEccError);
+constexpr int kMaxEventsPerCall = 256;
+
+template <typename Function, typename... Arguments>
+nvmlReturn_t call(Function function, Arguments... arguments) {
+  return function == nullptr ? NVML_ERROR_FUNCTION_NOT_FOUND : function(arguments...);
+}
+
+// A text that NVML writes into a buffer; empty when it does not say.
+template <typename Function>
+std::string text_of(Function function, nvmlDevice_t device) {
+  std::array<char, 128> buffer{};
+  if (call(function, device, buffer.data(), static_cast<unsigned>(buffer.size() - 1)) != NVML_SUCCESS) return {};
+  return buffer.data();
+}
+
+// Asks with a growing buffer until everything fits (INSUFFICIENT_SIZE is the sizing protocol).
+template <typename Info, typename Function>
+Result<std::vector<Info>> list_processes(Function function, nvmlDevice_t device) {
+  std::vector<Info> infos(64);
+  for (int attempt = 0; attempt < 8; ++attempt) {
+    auto count = static_cast<unsigned>(infos.size());
+    const nvmlReturn_t code = call(function, device, &count, infos.data());
+    if (code == NVML_SUCCESS) {
+      infos.resize(std::min<size_t>(count, infos.size()));
+      return infos;
+    }
+    if (code != NVML_ERROR_INSUFFICIENT_SIZE) return fail(Code::kUnsupported, "no process list");
+    infos.resize(std::max<size_t>(count, infos.size()) * 2);
+  }
+  return fail(Code::kUnsupported, "the process list does not stop growing");
+}
+
+// A process may have a compute and a graphics context: its memory is the larger report, not the sum, as both count the
+// same.
+template <typename Info>
+void add_processes(std::map<int64_t, int64_t>& memory_by_pid, const std::vector<Info>& infos) {
+  for (const Info& info : infos) {
+    const bool known = info.usedGpuMemory != ~0ULL;
+    const int64_t bytes = known ? static_cast<int64_t>(info.usedGpuMemory) : -1;
+    const auto [entry, fresh] = memory_by_pid.emplace(static_cast<int64_t>(info.pid), bytes);
+    if (!fresh) entry->second = std::max(entry->second, bytes);
+  }
+}
+
+struct Verdict {
+  bool healthy = true;
+  std::string message;
+};
+
+}  // namespace
+
+struct Probe::Impl {
+  struct Handle {
+    std::string uuid;
+    nvmlDevice_t device = nullptr;
+  };
+
+  ProbeOptions options;
+  LibraryState state = LibraryState::kMissing;
+  std::string detail;
+  std::string path;
+  std::unique_ptr<NvmlLibrary> library;
+  std::vector<Handle> handles;
+  nvmlEventSet_t events = nullptr;
+
+  [[nodiscard]] const NvmlApi& api() const { return library->api(); }
+
+  void ensure_open();
+  void enumerate();
+  void register_events();
+  Result<Card> describe(const Handle& handle, int64_t index) const;
+  [[nodiscard]] int64_t total_memory(nvmlDevice_t device) const;
+  [[nodiscard]] Verdict verdict(nvmlDevice_t device) const;
+  void read_memory(nvmlDevice_t device, CardStatus& status, Verdict& health) const;
+  void read_sensors(nvmlDevice_t device, CardStatus& status) const;
+  [[nodiscard]] std::vector<CardProcess> processes(nvmlDevice_t device) const;
+  std::vector<HealthEvent> drain_events() const;
+};
+
+void Probe::Impl::ensure_open() {
+  if (state == LibraryState::kOk) return;
+  events = nullptr;
+  handles.clear();
+  if (library == nullptr) {
+    path = find_nvml(options.nvml, options.driver_root);
+    if (path.empty()) {
+      state = LibraryState::kMissing;
+      detail = "no libnvidia-ml.so.1 under " + options.driver_root;
+      return;
+    }
+    Result<std::unique_ptr<NvmlLibrary>> opened = NvmlLibrary::open(path);
+    if (!opened) {
+      state = opened.error().code == Code::kNotFound ? LibraryState::kMissing : LibraryState::kIncomplete;
+      detail = opened.error().text();
+      return;
+    }
+    library = *std::move(opened);
+  }
+  const nvmlReturn_t code = api().init();
+  if (code != NVML_SUCCESS) {
+    state = LibraryState::kInitFailed;
+    detail = "nvmlInit: " + library->error_text(code);
+    library.reset();  // a new driver brings a new library
+    return;
+  }
+  state = LibraryState::kOk;
+  detail.clear();
+}
+
+void Probe::Impl::enumerate() {
+  handles.clear();
+  unsigned count = 0;
+  const nvmlReturn_t code = api().count(&count);
+  if (code != NVML_SUCCESS) {
+    state = LibraryState::kInitFailed;
+    detail = "nvmlDeviceGetCount: " + library->error_text(code);
+    return;
+  }
+  for (unsigned index = 0; index < count; ++index) {
+    nvmlDevice_t device = nullptr;
+    if (api().handle_by_index(index, &device) != NVML_SUCCESS) continue;  // lost, or not for this container
+    std::string uuid = text_of(api().uuid, device);
+    if (!uuid.empty()) handles.push_back({std::move(uuid), device});
+  }
+}
+
+void Probe::Impl::register_events() {
+  if (events != nullptr || call(api().event_set_create, &events) != NVML_SUCCESS) return;
+  for (const Handle& handle : handles) {
+    // A card that cannot report one kind may still report the other.
+    if (call(api().register_events, handle.device, kEventMask, events) == NVML_SUCCESS) continue;
+    (void)call(api().register_events, handle.device, static_cast<unsigned long long>(nvmlEventTypeXidCriticalError),
+               events);
+  }
+}
+
+int64_t Probe::Impl::total_memory(nvmlDevice_t device) const {
+  nvmlMemory_t memory{};
+  if (call(api().memory, device, &memory) == NVML_SUCCESS) return static_cast<int64_t>(memory.total);
+  nvmlMemory_v2_t memory_v2{};
+  memory_v2.version = nvmlMemory_v2;
+  if (call(api().memory_v2, device, &memory_v2) == NVML_SUCCESS) return static_cast<int64_t>(memory_v2.total);
+  return 0;
+}
+
+Result<Card> Probe::Impl::describe(const Handle& handle, int64_t index) const {
+  Card card;
+  card.vendor = "nvidia";
+  card.kind = "gpu";
+  card.uuid = handle.uuid;
+  card.index = index;
+  card.model = text_of(api().name, handle.device);
+  unsigned minor_number = 0;
+  if (api().minor_number(handle.device, &minor_number) != NVML_SUCCESS) {
+    return fail(Code::kUnavailable, "no minor number of " + handle.uuid);
+  }
+  card.minor = minor_number;
+  card.memory_bytes = total_memory(handle.device);
+  if (card.memory_bytes <= 0) return fail(Code::kUnavailable, "no memory size of " + handle.uuid);
+  nvmlDeviceArchitecture_t architecture = 0;
+  if (call(api().architecture, handle.device, &architecture) == NVML_SUCCESS) {
+    card.architecture = architecture_name(architecture);
+  }
+  nvmlPciInfo_t pci{};
+  if (call(api().pci_info, handle.device, &pci) == NVML_SUCCESS) {
+    card.pci_bus_id = normal_pci_bus_id(pci.busId[0] != '\0' ? pci.busId : pci.busIdLegacy);
+  }
+  card.pcie_root = pcie_root(options.sysfs, card.pci_bus_id);
+  card.numa_node = numa_node(options.sysfs, card.pci_bus_id);
+  unsigned long nodes = 0;
+  if (card.numa_node < 0 &&
+      call(api().memory_affinity, handle.device, 1U, &nodes,
+           static_cast<nvmlAffinityScope_t>(NVML_AFFINITY_SCOPE_NODE)) == NVML_SUCCESS &&
+      std::has_single_bit(nodes)) {
+    card.numa_node = std::countr_zero(nodes);
+  }
+  unsigned current = 0;
+  unsigned pending = 0;
+  card.partitioned = call(api().mig_mode, handle.device, &current, &pending) == NVML_SUCCESS && current != 0;
+  const Verdict health = verdict(handle.device);
+  card.healthy = health.healthy;
+  card.health_message = health.message;
+  return card;
+}
+
+Verdict Probe::Impl::verdict(nvmlDevice_t device) const {
+  unsigned long long errors = 0;
+  const nvmlReturn_t code =
+      call(api().total_ecc_errors, device, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC, &errors);
+  if (code == NVML_ERROR_GPU_IS_LOST) return {false, "the card is lost: " + library->error_text(code)};
+  if (code == NVML_SUCCESS && errors > 0) return {false, fmt::format("uncorrectable ECC errors: {}", errors)};
+  unsigned corrected = 0;
+  unsigned uncorrected = 0;
+  unsigned pending = 0;
+  unsigned failed = 0;
+  if (call(api().remapped_rows, device, &corrected, &uncorrected, &pending, &failed) == NVML_SUCCESS && failed != 0) {
+    return {false, "row remapping failed"};
+  }
+  return {};
+}
+
+void Probe::Impl::read_memory(nvmlDevice_t device, CardStatus& status, Verdict& health) const {
+  nvmlMemory_v2_t memory_v2{};
+  memory_v2.version = nvmlMemory_v2;
+  nvmlReturn_t code = call(api().memory_v2, device, &memory_v2);
+  if (code == NVML_SUCCESS) {
+    status.memory_used_bytes = static_cast<int64_t>(memory_v2.used);
+    return;
+  }
+  nvmlMemory_t memory{};
+  code = call(api().memory, device, &memory);
+  if (code == NVML_SUCCESS) {
+    status.memory_used_bytes = static_cast<int64_t>(memory.used);
+  } else if (code != NVML_ERROR_FUNCTION_NOT_FOUND && code != NVML_ERROR_NOT_SUPPORTED && health.healthy) {
+    health = {false, "the card does not answer: " + library->error_text(code)};
+  }
+}
+
+void Probe::Impl::read_sensors(nvmlDevice_t device, CardStatus& status) const {
+  nvmlUtilization_t utilization{};
+  if (call(api().utilization, device, &utilization) == NVML_SUCCESS) status.utilization_percent = utilization.gpu;
+  unsigned value = 0;
+  if (call(api().temperature, device, NVML_TEMPERATURE_GPU, &value) == NVML_SUCCESS) status.temperature_celsius = value;
+  if (call(api().power, device, &value) == NVML_SUCCESS) status.power_milliwatts = value;
+}
+
+std::vector<CardProcess> Probe::Impl::processes(nvmlDevice_t device) const {
+  std::map<int64_t, int64_t> memory_by_pid;
+  if (const auto compute = list_processes<nvmlProcessInfo_t>(api().compute_processes, device)) {
+    add_processes(memory_by_pid, *compute);
+  } else if (const auto old = list_processes<nvmlProcessInfo_v1_t>(api().compute_processes_v1, device)) {
+    add_processes(memory_by_pid, *old);
+  }
+  if (const auto graphics = list_processes<nvmlProcessInfo_t>(api().graphics_processes, device)) {
+    add_processes(memory_by_pid, *graphics);
+  }
+  std::vector<CardProcess> result;
+  result.reserve(memory_by_pid.size());
+  for (const auto& [pid, bytes] : memory_by_pid) result.push_back({pid, bytes});
+  return result;
+}
+
+std::vector<HealthEvent> Probe::Impl::drain_events() const {
+  std::vector<HealthEvent> result;
+  if (events == nullptr) return result;
+  for (int i = 0; i < kMaxEventsPerCall; ++i) {
+    nvmlEventData_t data{};
+    if (call(api().event_set_wait, events, &data, 0U) != NVML_SUCCESS) break;
+    const std::string uuid = text_of(api().uuid, data.device);
+    const auto by_handle = std::ranges::find(handles, data.device, &Handle::device);
+    const std::string& name = uuid.empty() && by_handle != handles.end() ? by_handle->uuid : uuid;
+    if (data.eventType == static_cast<uint64_t>(nvmlEventTypeXidCriticalError)) {
+      if (!is_application_xid(data.eventData)) result.push_back({name, fmt::format("XID {}", data.eventData)});
+    } else {
+      result.push_back({name, "double-bit ECC error"});
+    }
+  }
+  return result;
+}
+
+Probe::Probe(ProbeOptions options) : impl_(std::make_unique<Impl>()) {
+  impl_->options = std::move(options);
+}
+Probe::~Probe() = default;
+
+Inventory Probe::discover() {
+  impl_->ensure_open();
+  if (impl_->state == LibraryState::kOk) impl_->enumerate();
+  Inventory result{impl_->state, impl_->detail, impl_->path, {}};
+  if (impl_->state != LibraryState::kOk) return result;
+  impl_->register_events();
+  std::array<char, NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE> driver{};
+  (void)call(impl_->api().driver_version, driver.data(), static_cast<unsigned>(driver.size() - 1));
+  int cuda = 0;
+  (void)call(impl_->api().cuda_version, &cuda);
+  for (size_t i = 0; i < impl_->handles.size(); ++i) {
+    Result<Card> card = impl_->describe(impl_->handles[i], static_cast<int64_t>(i));
+    if (!card) continue;  // it cannot be named or sized: the parent keeps what it knew of it, as unhealthy
+    card->driver_version = driver.data();
+    card->runtime_version = cuda_version_text(cuda);
+    result.cards.push_back(*std::move(card));
+  }
+  return result;
+}
+
+StatusReport Probe::status() {
+  if (impl_->state != LibraryState::kOk || impl_->handles.empty()) (void)discover();
+  StatusReport report{impl_->state, impl_->detail, {}, {}};
+  if (impl_->state != LibraryState::kOk) return report;
+  for (const Impl::Handle& handle : impl_->handles) {
+    CardStatus status;
+    status.uuid = handle.uuid;
+    Verdict health = impl_->verdict(handle.device);
+    impl_->read_memory(handle.device, status, health);
+    impl_->read_sensors(handle.device, status);
+    status.processes = impl_->processes(handle.device);
+    status.healthy = health.healthy;
+    status.health_message = health.message;
+    report.cards.push_back(std::move(status));
+  }
+  report.events = impl_->drain_events();
+  return report;
+}
+
+int serve_probe(int fd, ProbeOptions options) {
+  Probe probe(std::move(options));
+  return serve_worker(fd, [&](std::string_view operation) -> Result<std::string> {
+    if (operation == "cards") return inventory_json(probe.discover());
+    if (operation == "status") return status_json(probe.status());
+    return fail(Code::kUnsupported, "unknown operation");
+  });
+}
+
+}  // namespace heddle::vendors::nvidia

@@ -1,0 +1,35 @@
+// Discovery, health and accounting of NVIDIA cards through NVML. Runs in the worker process only: any call may hang.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "vendors/vendor.h"
+
+namespace heddle::vendors::nvidia {
+
+struct ProbeOptions {
+  std::string nvml;               // explicit library; empty: searched under driver_root
+  std::string driver_root = "/";  // the root folder of the driver installation
+  std::string sysfs = "/sys";     // for PCI roots and NUMA nodes
+};
+
+// Thread rule: one thread. Loads the library at the first use and again after a failure.
+class Probe {
+ public:
+  explicit Probe(ProbeOptions options);
+  ~Probe();
+
+  Inventory discover();
+  // Also hands out the events (XID, double-bit ECC) since the last call; each event is given once.
+  StatusReport status();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The worker process: serves "cards" and "status" on the descriptor until the agent is gone.
+int serve_probe(int fd, ProbeOptions options);
+
+}  // namespace heddle::vendors::nvidia

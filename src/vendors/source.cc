@@ -1,0 +1,153 @@
+#include "vendors/source.h"
+
+#include <algorithm>
+
+#include "base/file.h"
+#include "vendors/wire.h"
+
+namespace heddle::vendors {
+namespace {
+
+constexpr std::string_view kNotReported = "the driver no longer reports this card";
+
+Card* find_card(std::vector<Card>& cards, const std::string& uuid) {
+  const auto found = std::ranges::find(cards, uuid, &Card::uuid);
+  return found == cards.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+CardSource::CardSource(SourceOptions options, Ask ask, const Clock& clock)
+    : options_(std::move(options)), ask_(std::move(ask)), clock_(clock) {
+  load_memory();
+}
+
+void CardSource::refresh() {
+  const int64_t now = clock_.monotonic_nanos();
+  const bool discover = !discovered_ || now - last_discovery_nanos_ >= options_.discover_interval.nanos;
+  if (discover) {
+    const Result<std::string> answer = ask_(kAskCards, options_.deadline);
+    if (!answer) return note_failure(answer.error().text());
+    Result<Inventory> found = parse_inventory(*answer);
+    if (!found) return note_failure(found.error().text());
+    if (found->state != LibraryState::kOk) {
+      const std::lock_guard lock(mutex_);
+      state_.inventory.state = found->state;
+      state_.inventory.detail = found->detail;
+      state_.inventory.library_path = found->library_path;
+    } else {
+      merge(*std::move(found));
+    }
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_.inventory.state != LibraryState::kOk) {
+      discovered_ = false;
+      if (state_.inventory.cards.empty()) {  // nothing to judge: a machine without this vendor
+        state_.current = true;
+        return;
+      }
+    }
+  }
+  const Result<std::string> answer = ask_(kAskStatus, options_.deadline);
+  if (!answer) return note_failure(answer.error().text());
+  const Result<StatusReport> report = parse_status(*answer);
+  if (!report) return note_failure(report.error().text());
+  if (report->state != LibraryState::kOk) return note_failure(report->detail);
+  judge(*report);
+  if (discover) {
+    discovered_ = true;
+    last_discovery_nanos_ = now;
+    save_memory();
+  }
+}
+
+Snapshot CardSource::snapshot() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+void CardSource::forget_missing(const std::function<bool(const std::string& uuid)>& keep) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(state_.inventory.cards,
+                [&](const Card& card) { return missing_.contains(card.uuid) && !keep(card.uuid); });
+}
+
+void CardSource::load_memory() {
+  if (options_.memory_file.empty()) return;
+  const Result<std::string> text = read_file(options_.memory_file);
+  if (!text) return;
+  Result<Inventory> known = parse_inventory(*text);
+  if (!known) return;
+  state_.inventory = *std::move(known);
+  for (Card& card : state_.inventory.cards) {
+    card.healthy = false;
+    card.health_message = "the driver has not answered since the agent started";
+  }
+}
+
+void CardSource::save_memory() const {
+  if (options_.memory_file.empty()) return;
+  const std::string text = inventory_json(snapshot().inventory);
+  const Result<std::string> before = read_file(options_.memory_file);
+  if (before && *before == text) return;
+  // What cannot be kept costs the last known state over a restart, nothing else.
+  (void)write_file_atomic(options_.memory_file, text, 0600);
+}
+
+// A card that vanished stays in the list, unhealthy: it may be granted, and its charge must not vanish with it.
+void CardSource::merge(Inventory found) {
+  const std::lock_guard lock(mutex_);
+  missing_.clear();
+  for (const Card& known : state_.inventory.cards) {
+    if (find_card(found.cards, known.uuid) != nullptr) continue;
+    missing_[known.uuid] = kNotReported;
+    Card& kept = found.cards.emplace_back(known);
+    kept.healthy = false;
+    kept.health_message = kNotReported;
+  }
+  std::ranges::sort(found.cards, {}, [](const Card& card) { return std::pair(card.minor, card.uuid); });
+  state_.inventory = std::move(found);
+}
+
+void CardSource::judge(const StatusReport& report) {
+  const std::lock_guard lock(mutex_);
+  failures_in_row_ = 0;
+  for (const HealthEvent& event : report.events) events_[event.uuid] = event.message;
+  for (Card& card : state_.inventory.cards) {
+    const auto status = std::ranges::find(report.cards, card.uuid, &CardStatus::uuid);
+    const auto event = events_.find(card.uuid);
+    if (status == report.cards.end()) {
+      card.healthy = false;
+      card.health_message = kNotReported;
+    } else if (!status->healthy) {
+      card.healthy = false;
+      card.health_message = status->health_message;
+    } else if (event != events_.end()) {
+      card.healthy = false;
+      card.health_message = event->second;
+    } else {
+      card.healthy = true;
+      card.health_message.clear();
+    }
+  }
+  state_.statuses = report.cards;
+  state_.current = true;
+  state_.trouble.clear();
+}
+
+void CardSource::note_failure(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  ++failures_in_row_;
+  discovered_ = false;  // whatever answers next may be another driver
+  state_.current = false;
+  state_.trouble = why;
+  state_.statuses.clear();
+  if (failures_in_row_ < options_.failures_until_unhealthy) return;
+  for (Card& card : state_.inventory.cards) {
+    card.healthy = false;
+    card.health_message = why;
+  }
+}
+
+}  // namespace heddle::vendors

@@ -1,0 +1,70 @@
+// The cards of one vendor as the rest of the agent sees them: always an answer, the last known one while the vendor's
+// library hangs, crashes or is being replaced.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "vendors/vendor.h"
+
+namespace heddle::vendors {
+
+// Asks the vendor: "cards" or "status". A Worker in production.
+using Ask = std::function<Result<std::string>(std::string_view operation, Duration deadline)>;
+
+inline constexpr std::string_view kAskCards = "cards";
+inline constexpr std::string_view kAskStatus = "status";
+
+struct SourceOptions {
+  Duration deadline = Duration::seconds(4);  // of one call
+  int64_t failures_until_unhealthy = 3;      // calls in a row
+  Duration discover_interval = Duration::seconds(60);
+  std::string memory_file = {};  // where the last known inventory is kept; empty: nowhere
+};
+
+struct Snapshot {
+  Inventory inventory;               // health of each card already judged
+  std::vector<CardStatus> statuses;  // of the last good call; empty while the library does not answer
+  bool current = false;              // the last call succeeded
+  std::string trouble;               // why not
+};
+
+// Thread rule: refresh() from one thread; snapshot() from any.
+class CardSource {
+ public:
+  CardSource(SourceOptions options, Ask ask, const Clock& clock);
+
+  // Asks for the status of all cards, and for the cards themselves at the first call, after a failure and each
+  // discover_interval. Blocks up to two deadlines. A failure is not an error here: it shows in the snapshot.
+  void refresh();
+  [[nodiscard]] Snapshot snapshot() const;
+
+  // Forgets cards that the driver no longer reports unless `keep` says that something still holds them.
+  void forget_missing(const std::function<bool(const std::string& uuid)>& keep);
+
+ private:
+  void load_memory();
+  void save_memory() const;
+  void merge(Inventory found);
+  void judge(const StatusReport& report);
+  void note_failure(const std::string& why);
+
+  const SourceOptions options_;
+  const Ask ask_;
+  const Clock& clock_;
+  mutable std::mutex mutex_;
+  Snapshot state_;
+  std::map<std::string, std::string> events_;   // uuid -> what the driver reported once; kept while this process lives
+  std::map<std::string, std::string> missing_;  // uuid -> why
+  int64_t failures_in_row_ = 0;
+  bool discovered_ = false;
+  int64_t last_discovery_nanos_ = 0;
+};
+
+}  // namespace heddle::vendors

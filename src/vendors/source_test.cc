@@ -1,0 +1,118 @@
+#include "vendors/source.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "vendors/wire.h"
+
+namespace heddle::vendors {
+namespace {
+
+Card card(const std::string& uuid, int64_t minor_number) {
+  Card result;
+  result.vendor = "nvidia";
+  result.uuid = uuid;
+  result.minor = minor_number;
+  result.memory_bytes = 1 << 30;
+  return result;
+}
+
+// A vendor whose answers the test sets.
+struct FakeVendor {
+  Inventory inventory{LibraryState::kOk, "", "/lib", {card("a", 0), card("b", 1)}};
+  StatusReport report{LibraryState::kOk, "", {}, {}};
+  bool broken = false;
+  int card_calls = 0;
+
+  FakeVendor() { answer_for_all(); }
+  void answer_for_all() {
+    report.cards.clear();
+    for (const Card& c : inventory.cards) report.cards.push_back({c.uuid, true, "", 0, -1, -1, -1, {}});
+  }
+  Ask ask() {
+    return [this](std::string_view what, Duration) -> Result<std::string> {
+      if (broken) return fail(Code::kDeadlineExceeded, "hung");
+      if (what == kAskCards) ++card_calls;
+      return what == kAskCards ? inventory_json(inventory) : status_json(report);
+    };
+  }
+};
+
+TEST(CardSource, KeepsTheLastKnownCardsAndMarksThemUnhealthyOnlyAfterSeveralFailures) {
+  FakeVendor vendor;
+  ManualClock clock(Time{0});
+  CardSource source({.failures_until_unhealthy = 3}, vendor.ask(), clock);
+  source.refresh();
+  vendor.broken = true;
+  for (int i = 0; i < 2; ++i) {
+    source.refresh();
+    ASSERT_EQ(source.snapshot().inventory.cards.size(), 2U);
+    EXPECT_TRUE(source.snapshot().inventory.cards[0].healthy) << i;
+    EXPECT_FALSE(source.snapshot().current);
+    EXPECT_TRUE(source.snapshot().statuses.empty()) << "old process lists must not be judged again";
+  }
+  source.refresh();
+  EXPECT_FALSE(source.snapshot().inventory.cards[0].healthy);
+  EXPECT_EQ(source.snapshot().inventory.cards[0].health_message, "hung");
+  vendor.broken = false;
+  source.refresh();
+  EXPECT_TRUE(source.snapshot().inventory.cards[0].healthy);
+}
+
+TEST(CardSource, AVanishedCardStaysUntilNothingHoldsIt) {
+  FakeVendor vendor;
+  ManualClock clock(Time{0});
+  CardSource source({.discover_interval = Duration::seconds(60)}, vendor.ask(), clock);
+  source.refresh();
+  vendor.inventory.cards.pop_back();
+  vendor.answer_for_all();
+  clock.advance(Duration::seconds(61));
+  source.refresh();
+  ASSERT_EQ(source.snapshot().inventory.cards.size(), 2U);
+  EXPECT_FALSE(source.snapshot().inventory.cards[1].healthy);
+  source.forget_missing([](const std::string& uuid) { return uuid == "b"; });
+  EXPECT_EQ(source.snapshot().inventory.cards.size(), 2U);
+  source.forget_missing([](const std::string&) { return false; });
+  EXPECT_EQ(source.snapshot().inventory.cards.size(), 1U);
+}
+
+TEST(CardSource, AsksForTheCardsSeldomAndForTheStatusAlways) {
+  FakeVendor vendor;
+  ManualClock clock(Time{0});
+  CardSource source({.discover_interval = Duration::seconds(60)}, vendor.ask(), clock);
+  for (int i = 0; i < 10; ++i) source.refresh();
+  EXPECT_EQ(vendor.card_calls, 1);
+  clock.advance(Duration::seconds(60));
+  source.refresh();
+  EXPECT_EQ(vendor.card_calls, 2);
+}
+
+TEST(CardSource, StartsFromWhatItKnewBeforeARestart) {
+  std::string dir = testing::TempDir() + "heddle-source-XXXXXX";
+  ASSERT_NE(::mkdtemp(dir.data()), nullptr);
+  ManualClock clock(Time{0});
+  FakeVendor vendor;
+  {
+    CardSource(SourceOptions{.memory_file = dir + "/known.json"}, vendor.ask(), clock).refresh();
+  }
+  vendor.broken = true;
+  CardSource source({.memory_file = dir + "/known.json"}, vendor.ask(), clock);
+  source.refresh();
+  ASSERT_EQ(source.snapshot().inventory.cards.size(), 2U);
+  EXPECT_FALSE(source.snapshot().inventory.cards[0].healthy) << "nobody has confirmed it yet";
+  ASSERT_TRUE(remove_tree(dir));
+}
+
+TEST(CardSource, AMachineWithoutTheVendorIsNotAFault) {
+  FakeVendor vendor;
+  vendor.inventory = {LibraryState::kMissing, "no library", "", {}};
+  ManualClock clock(Time{0});
+  CardSource source({}, vendor.ask(), clock);
+  source.refresh();
+  EXPECT_TRUE(source.snapshot().current);
+  EXPECT_TRUE(source.snapshot().inventory.cards.empty());
+}
+
+}  // namespace
+}  // namespace heddle::vendors

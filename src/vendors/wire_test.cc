@@ -1,0 +1,50 @@
+#include "vendors/wire.h"
+
+#include <gtest/gtest.h>
+
+namespace heddle::vendors {
+namespace {
+
+TEST(Wire, KeepsEveryFieldOfACard) {
+  Inventory in{LibraryState::kOk, "", "/usr/lib/x.so", {}};
+  Card card;
+  card.vendor = "nvidia";
+  card.kind = "gpu";
+  card.uuid = "GPU-1";
+  card.model = "H200";
+  card.architecture = "Hopper";
+  card.index = 3;
+  card.minor = 4;
+  card.memory_bytes = int64_t{150} << 30;
+  card.pci_bus_id = "0000:3b:00.0";
+  card.pcie_root = "pci0000:3a";
+  card.numa_node = 1;
+  card.driver_version = "570.1";
+  card.runtime_version = "12.8";
+  card.link_domain = "d";
+  card.partitioned = true;
+  card.healthy = false;
+  card.health_message = "XID 79";
+  in.cards.push_back(card);
+  const auto out = parse_inventory(inventory_json(in));
+  ASSERT_TRUE(out) << out.error().text();
+  EXPECT_EQ(inventory_json(*out), inventory_json(in));
+  EXPECT_EQ(out->cards[0].memory_bytes, card.memory_bytes);
+  EXPECT_EQ(out->cards[0].health_message, "XID 79");
+}
+
+TEST(Wire, ANameThatIsNotUtf8DoesNotThrow) {
+  Inventory in{LibraryState::kOk, "", "", {}};
+  in.cards.emplace_back().model = "bad\xff\xfe";
+  EXPECT_TRUE(parse_inventory(inventory_json(in)));
+}
+
+TEST(Wire, RefusesOtherText) {
+  for (const char* text : {"", "{}", "[]", "{\"state\":\"x\"}", "{\"state\":0,\"detail\":1}"}) {
+    EXPECT_FALSE(parse_inventory(text)) << text;
+    EXPECT_FALSE(parse_status(text)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace heddle::vendors
