@@ -160,6 +160,7 @@ std::optional<Suffix> interpret_suffix(std::string_view text) {
 
 struct Parts {
   bool negative = false;
+  bool any_digit = false;
   std::string_view whole;     // without leading zeros; may be empty
   std::string_view fraction;  // behind the point
   std::string_view suffix;
@@ -178,12 +179,14 @@ std::optional<Parts> split(std::string_view text) {
     parts.negative = text[0] == '-';
     text.remove_prefix(1);
   }
-  text.remove_prefix(std::min(text.find_first_not_of('0'), text.size()));
+  const size_t zeros = std::min(text.find_first_not_of('0'), text.size());
+  text.remove_prefix(zeros);
   parts.whole = take_while_digit(text);
   if (!text.empty() && text[0] == '.') {
     text.remove_prefix(1);
     parts.fraction = take_while_digit(text);
   }
+  parts.any_digit = zeros + parts.whole.size() + parts.fraction.size() > 0;
   const std::string_view suffix = text;
   text.remove_prefix(std::min(text.find_first_not_of(kSuffixLetters), text.size()));
   if (!text.empty() && (text[0] == '-' || text[0] == '+')) text.remove_prefix(1);
@@ -294,6 +297,8 @@ Result<Quantity> Quantity::parse(std::string_view text) {
     return quantity;
   }
 
+  // Upstream takes "Ki" as 0 on its fast path, and refuses "Ei" here.
+  if (!parts->any_digit) return wrong("has no digits; write a number such as 500m, 2 or 16Gi");
   Decimal number{.negative = parts->negative, .digits = std::string(parts->whole) + std::string(parts->fraction)};
   number.scale = -static_cast<int64_t>(parts->fraction.size());
   strip_leading_zeros(number.digits);

@@ -90,7 +90,7 @@ bool JsonValue::flag() const {
 std::optional<int64_t> JsonValue::integer() const {
   if (!element_) return std::nullopt;
   int64_t number = 0;
-  if (element_->is_double() || element_->get(number) != simdjson::SUCCESS) {
+  if (element_->type() == dom::element_type::DOUBLE || element_->get(number) != simdjson::SUCCESS) {
     wrong("must be a whole number of 64 bits");
     return std::nullopt;
   }
@@ -106,11 +106,11 @@ std::optional<Quantity> JsonValue::quantity() const {
   double real = 0;
   if (element_->get(string) == simdjson::SUCCESS) {
     text = trim(string);
-  } else if (element_->is_int64() && element_->get(whole) == simdjson::SUCCESS) {
+  } else if (element_->type() == dom::element_type::INT64 && element_->get(whole) == simdjson::SUCCESS) {
     text = std::to_string(whole);
-  } else if (element_->is_uint64() && element_->get(large) == simdjson::SUCCESS) {
+  } else if (element_->type() == dom::element_type::UINT64 && element_->get(large) == simdjson::SUCCESS) {
     text = std::to_string(large);
-  } else if (element_->is_double() && element_->get(real) == simdjson::SUCCESS) {
+  } else if (element_->type() == dom::element_type::DOUBLE && element_->get(real) == simdjson::SUCCESS) {
     text = fmt::format("{}", real);  // the shortest text that means this number
   } else {
     wrong("must be a quantity, such as \"16Gi\"");
