@@ -1,4 +1,5 @@
-// Requests as users write them -> claims as the engine understands them. Pure: object in, patch and claims or a refusal out.
+// Requests as users write them -> claims as the engine understands them. Pure: object in, patch and claims or a refusal
+// out.
 #pragma once
 
 #include <string>
@@ -33,12 +34,13 @@ struct Translation {
   std::vector<Refusal> refusals;  // not empty: refuse, and nothing else above counts
 };
 
-// pod_json: a whole Pod object. request_uid: of the AdmissionReview; claim names are made from it, so that the same review
-// gives the same names; names found in pod.spec.resourceClaims from an earlier pass are kept.
-// Errors: kInvalidArgument when the JSON is not a pod at all.
+// pod_json: a whole Pod object. request_uid: of the AdmissionReview; claim names are made from it, so that the same
+// review gives the same names; names found in pod.spec.resourceClaims from an earlier pass are kept. Errors:
+// kInvalidArgument when the JSON is not a pod at all.
 Result<Translation> translate_pod(std::string_view pod_json, std::string_view request_uid);
 
-// The canonical form of heddle.dev/request, both ways. The controller validates with parse_requests what it finds on a pod.
+// The canonical form of heddle.dev/request, both ways. The controller validates with parse_requests what it finds on a
+// pod.
 std::string requests_json(const std::vector<ContainerRequest>& requests);
 Result<std::vector<ContainerRequest>> parse_requests(std::string_view json);
 

@@ -1,0 +1,240 @@
+#include "dialects/translate.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/random.h"
+
+namespace heddle::dialects {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kUid = "0123456789abcdef-0000";
+
+Json container(const std::string& name, const Json& limits) {
+  return {{"name", name}, {"image", "app"}, {"resources", {{"limits", limits}, {"requests", limits}}}};
+}
+
+Json pod(Json containers, Json init = nullptr) {
+  Json out{{"apiVersion", "v1"},
+           {"kind", "Pod"},
+           {"metadata", {{"name", "p"}, {"namespace", "default"}}},
+           {"spec", {{"containers", std::move(containers)}}}};
+  if (!init.is_null()) out["spec"]["initContainers"] = std::move(init);
+  return out;
+}
+
+Translation translate(const Json& object, std::string_view uid = kUid) {
+  auto out = translate_pod(object.dump(), uid);
+  EXPECT_TRUE(out.has_value()) << out.error().text();
+  return out.value_or(Translation{});
+}
+
+Json patched(const Json& object, const Translation& translation) {
+  return translation.changed ? object.patch(Json::parse(translation.json_patch)) : object;
+}
+
+const Json kShare{{"nvidia.com/gpu", "1"}, {"nvidia.com/gpumem", "3000"}, {"nvidia.com/gpucores", "30"}, {"cpu", "1"}};
+
+TEST(Translate, OneShare) {
+  const Json before = pod({container("main", kShare)});
+  const Translation t = translate(before);
+  ASSERT_TRUE(t.refusals.empty());
+  const Json after = patched(before, t);
+  EXPECT_EQ(after["spec"]["schedulingGates"], Json::parse(R"([{"name":"heddle.dev/placement"}])"));
+  EXPECT_EQ(after["spec"]["resourceClaims"],
+            Json::parse(R"([{"name":"heddle-main","resourceClaimName":"p-main-0123456789"}])"));
+  const Json& resources = after["spec"]["containers"][0]["resources"];
+  EXPECT_EQ(resources,
+            Json::parse(R"({"limits":{"cpu":"1"},"requests":{"cpu":"1"},"claims":[{"name":"heddle-main"}]})"));
+  const auto requests = parse_requests(after["metadata"]["annotations"]["heddle.dev/request"].get<std::string>());
+  ASSERT_TRUE(requests.has_value());
+  ASSERT_EQ(requests->size(), 1U);
+  EXPECT_EQ(requests->front().claim_name, "p-main-0123456789");
+  EXPECT_EQ(requests->front().spec, t.requests.front().spec);
+  EXPECT_EQ(t.explanations,
+            std::vector<std::string>{"container main: a share of 1 NVIDIA card: 3000 MiB and 30 % of the compute"});
+}
+
+TEST(Translate, PodsThatAskForNothingAreNotTouched) {
+  for (const Json& limits :
+       {Json{{"cpu", "1"}}, Json{{"nvidia.com/gpu", "0"}}, Json{{"amd.com/gpu", "1"}}, Json::object()}) {
+    const Translation t = translate(pod({container("main", limits)}));
+    EXPECT_FALSE(t.changed) << t.json_patch;
+    EXPECT_TRUE(t.refusals.empty());
+    EXPECT_TRUE(t.requests.empty());
+  }
+}
+
+TEST(Translate, TwoContainersHaveTheirOwnClaims) {
+  const Json before =
+      pod({container("a", kShare), container("b", {{"nvidia.com/gpumem", "5000"}}), container("c", Json::object())});
+  const Translation t = translate(before);
+  ASSERT_EQ(t.requests.size(), 2U);
+  EXPECT_NE(t.requests[0].claim_name, t.requests[1].claim_name);
+  const Json after = patched(before, t);
+  EXPECT_FALSE(after["spec"]["containers"][2]["resources"].contains("claims"));
+}
+
+TEST(Translate, EqualInitContainersUseTheClaimOfAnAppContainer) {
+  Json sidecar = container("side", kShare);
+  sidecar["restartPolicy"] = "Always";
+  const Json before =
+      pod({container("a", kShare)}, {container("i", kShare), sidecar, container("j", {{"nvidia.com/gpumem", "1"}}),
+                                     container("k", {{"nvidia.com/gpumem", "1"}})});
+  const Translation t = translate(before);
+  ASSERT_EQ(t.requests.size(), 5U);
+  std::map<std::string, std::string> claims;
+  for (const ContainerRequest& request : t.requests) claims[request.container] = request.claim_name;
+  EXPECT_EQ(claims["i"], claims["a"]);
+  EXPECT_NE(claims["side"], claims["a"]);
+  EXPECT_NE(claims["j"], claims["a"]);
+  EXPECT_EQ(claims["k"], claims["j"]);
+  EXPECT_EQ(patched(before, t)["spec"]["resourceClaims"].size(), 3U);
+}
+
+TEST(Translate, ForgedAnnotationIsOverwrittenOrRemoved) {
+  Json before = pod({container("main", {{"cpu", "1"}})});
+  const std::string forged =
+      R"([{"container":"main","claimRef":"heddle-main","claimName":"x","spec":{"devices":{"requests":[{"name":"gpu","exactly":{"deviceClassName":"heddle-nvidia","count":8}}]}}}])";
+  before["metadata"]["annotations"]["heddle.dev/request"] = forged;
+  Translation t = translate(before);
+  EXPECT_TRUE(t.requests.empty());
+  Json after = patched(before, t);
+  EXPECT_FALSE(after["metadata"]["annotations"].contains("heddle.dev/request"));
+  EXPECT_FALSE(after["spec"].contains("schedulingGates"));
+
+  before["spec"]["containers"][0] = container("main", kShare);
+  t = translate(before);
+  ASSERT_EQ(t.requests.size(), 1U);
+  EXPECT_EQ(t.requests[0].spec.requests[0].exactly->count, 1);
+  after = patched(before, t);
+  EXPECT_EQ(after["metadata"]["annotations"]["heddle.dev/request"], requests_json(t.requests));
+}
+
+TEST(Translate, ReinvocationKeepsNamesAndAddsWhatCameLater) {
+  const Json before = pod({container("main", kShare)});
+  Json once = patched(before, translate(before));
+  EXPECT_FALSE(translate(once, "ffffffffffffffff").changed);
+
+  once["spec"]["containers"].push_back(container("injected", {{"nvidia.com/gpumem", "10"}}));
+  once["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpumem"] =
+      "4000";  // written again by another webhook
+  const Translation t = translate(once, "ffffffffffffffff");
+  ASSERT_EQ(t.requests.size(), 2U);
+  EXPECT_EQ(t.requests[0].claim_name, "p-main-0123456789");
+  EXPECT_EQ(t.requests[0].spec.requests[0].exactly->capacity.at("memory").value(), int64_t{4000} << 20);
+  EXPECT_EQ(t.requests[1].claim_name, "p-injected-ffffffffff");
+  const Json twice = patched(once, t);
+  EXPECT_EQ(twice["spec"]["resourceClaims"].size(), 2U);
+  EXPECT_FALSE(translate(twice, "eeeeeeeeeeeeeeee").changed);
+}
+
+TEST(Translate, AUsersOwnEntryOfTheSameNameIsNotTaken) {
+  Json before = pod({container("main", kShare)});
+  before["spec"]["resourceClaims"] = Json::parse(R"([{"name":"heddle-main","resourceClaimName":"mine"}])");
+  const Json after = patched(before, translate(before));
+  ASSERT_EQ(after["spec"]["resourceClaims"].size(), 2U);
+  EXPECT_EQ(after["spec"]["resourceClaims"][0]["resourceClaimName"], "mine");
+  EXPECT_NE(after["spec"]["resourceClaims"][1]["name"], "heddle-main");
+}
+
+TEST(Translate, NodeNameIsRefusedWithTheSelectorToWrite) {
+  Json before = pod({container("main", kShare)});
+  before["spec"]["nodeName"] = "n1";
+  const Translation t = translate(before);
+  ASSERT_EQ(t.refusals.size(), 1U);
+  EXPECT_EQ(t.refusals[0].field, "spec.nodeName");
+  EXPECT_NE(t.refusals[0].message.find("nodeSelector: {kubernetes.io/hostname: n1}"), std::string::npos);
+  EXPECT_FALSE(t.changed);
+}
+
+TEST(Translate, MirrorPodsAreLeftAlone) {
+  Json before = pod({container("main", kShare)});
+  before["spec"]["nodeName"] = "n1";
+  before["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "abc";
+  const Translation t = translate(before);
+  EXPECT_FALSE(t.changed);
+  EXPECT_TRUE(t.refusals.empty());
+  EXPECT_EQ(t.warnings.size(), 1U);
+}
+
+TEST(Translate, EveryRefusalIsReported) {
+  const Translation t = translate(
+      pod({container("a", {{"nvidia.com/gpumem", "16Gi"}}), container("b", {{"nvidia.com/gpucores", "150"}})}));
+  EXPECT_EQ(t.refusals.size(), 2U);
+  EXPECT_FALSE(t.changed);
+}
+
+TEST(Translate, AResourceNameInAnAnnotationIsRefused) {
+  Json before = pod({container("a", {{"cpu", "1"}})});
+  before["metadata"]["annotations"]["nvidia.com/gpumem"] = "3000";
+  const Translation t = translate(before);
+  ASSERT_EQ(t.refusals.size(), 1U);
+  EXPECT_NE(t.refusals[0].message.find("use resources.limits"), std::string::npos);
+}
+
+TEST(Translate, NotAPod) {
+  for (const char* text : {"", "[]", "{}", R"({"kind":"Service","spec":{}})", R"({"spec":{"containers":{}}})",
+                           R"({"spec":{"containers":[{}]}})", R"({"spec":{"containers":[],"resourceClaims":{}}})",
+                           R"({"metadata":[],"spec":{}})"}) {
+    EXPECT_FALSE(translate_pod(text, kUid).has_value()) << text;
+  }
+}
+
+// Random pods: no request is lost, nothing that is not ours changes, and a second pass changes nothing.
+TEST(Translate, NothingIsLostAndASecondPassChangesNothing) {
+  SeededRandom random(20261129);
+  for (int round = 0; round < 500; ++round) {
+    Json lists[2] = {Json::array(), Json::array()};
+    std::map<std::string, bool> asks;
+    for (const size_t list : {size_t{0}, size_t{1}}) {
+      const uint64_t count = random.below(4) + (list == 0 ? 1 : 0);
+      for (uint64_t i = 0; i < count; ++i) {
+        Json limits{{"cpu", "1"}};
+        if (random.below(2) == 0) limits["nvidia.com/gpu"] = random.below(3);
+        const bool zero = limits.contains("nvidia.com/gpu") && limits["nvidia.com/gpu"] == 0;
+        if (!zero && random.below(2) == 0) limits["nvidia.com/gpumem"] = std::to_string(random.below(3) * 1000);
+        if (!zero && random.below(3) == 0) limits["nvidia.com/gpucores"] = random.below(101);
+        const std::string name = fmt::format("{}{}", list == 0 ? "c" : "i", i);
+        const auto number = [&](const char* key) {
+          if (!limits.contains(key)) return 0;
+          return limits[key].is_string() ? std::stoi(limits[key].get<std::string>()) : limits[key].get<int>();
+        };
+        asks[name] =
+            number("nvidia.com/gpu") > 0 || number("nvidia.com/gpumem") > 0 || number("nvidia.com/gpucores") > 0;
+        Json one = container(name, limits);
+        if (random.below(2) == 0) one["resources"].erase(random.below(2) == 0 ? "limits" : "requests");
+        if (list == 1 && random.below(2) == 0) one["restartPolicy"] = "Always";
+        lists[list].push_back(std::move(one));
+      }
+    }
+    const Json before = pod(lists[0], lists[1]);
+    const Translation t = translate(before);
+    ASSERT_TRUE(t.refusals.empty()) << t.refusals[0].field << t.refusals[0].message << before.dump();
+    const Json after = patched(before, t);
+    std::set<std::string> translated;
+    for (const ContainerRequest& request : t.requests) EXPECT_TRUE(translated.insert(request.container).second);
+    for (const auto& [name, asked] : asks) EXPECT_EQ(translated.contains(name), asked) << name << before.dump();
+    for (const char* list : {"containers", "initContainers"}) {
+      for (size_t i = 0; i < after["spec"][list].size(); ++i) {
+        const Json& one = after["spec"][list][i];
+        const bool asked = asks[one["name"].get<std::string>()];
+        EXPECT_EQ(one["resources"].contains("claims"), asked);
+        if (asked) {
+          EXPECT_EQ(one["resources"].dump().find("nvidia.com"), std::string::npos);
+        }
+        EXPECT_EQ(one["image"], before["spec"][list][i]["image"]);
+      }
+    }
+    EXPECT_FALSE(translate(after, "ffffffffff").changed);
+  }
+}
+
+}  // namespace
+}  // namespace heddle::dialects
