@@ -1,0 +1,59 @@
+{{- define "heddle.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+
+{{- define "heddle.labels" -}}
+app.kubernetes.io/name: heddle
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end -}}
+
+{{- define "heddle.selector" -}}
+app.kubernetes.io/name: heddle
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{/* The names that the admission policies compare with. */}}
+{{- define "heddle.controllerUser" -}}
+system:serviceaccount:{{ .Release.Namespace }}:heddle-controller
+{{- end -}}
+{{- define "heddle.agentUser" -}}
+system:serviceaccount:{{ .Release.Namespace }}:heddle-agent
+{{- end -}}
+
+{{/* A CEL list of strings. The schema keeps quotes and backslashes out of its items. */}}
+{{- define "heddle.celList" -}}
+[{{ range $i, $v := . }}{{ if $i }}, {{ end }}'{{ $v }}'{{ end }}]
+{{- end -}}
+
+{{/* True for the pods that the webhook may have to change, and for those that pretend to have been changed. */}}
+{{- define "heddle.podMatch" -}}
+{{- $resources := include "heddle.celList" .Values.webhook.translatedResources -}}
+{{- $prefixes := include "heddle.celList" .Values.webhook.annotationPrefixes -}}
+(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,
+  c.?resources.?limits.orValue({}).exists(r, r in {{ $resources }}) ||
+  c.?resources.?requests.orValue({}).exists(r, r in {{ $resources }})) ||
+object.metadata.?annotations.orValue({}).exists(k, {{ $prefixes }}.exists(p, k.startsWith(p))) ||
+object.metadata.?labels.orValue({}).exists(k, k.startsWith('heddle.dev/')) ||
+object.spec.?schedulingGates.orValue([]).exists(g, g.name.startsWith('heddle.dev/'))
+{{- end -}}
+
+{{/* A kubelet's mirror of a static pod is running already: nothing in it can be changed. */}}
+{{- define "heddle.notMirror" -}}
+!('kubernetes.io/config.mirror' in object.metadata.?annotations.orValue({}) && 'system:nodes' in request.userInfo.groups)
+{{- end -}}
+
+{{- define "heddle.clientConfig" -}}
+{{- if .root.Values.webhook.url -}}
+url: {{ printf "%s%s" (trimSuffix "/" .root.Values.webhook.url) .path | quote }}
+{{- else -}}
+service:
+  namespace: {{ .root.Release.Namespace }}
+  name: heddle-webhook
+  path: {{ .path }}
+  port: 443
+{{- end }}
+{{- end -}}

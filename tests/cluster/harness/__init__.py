@@ -1,0 +1,1 @@
+"""A real Kubernetes cluster of one node in one scratch folder, for tests."""

@@ -1,0 +1,58 @@
+"""The whole cluster in one object; a context manager that leaves nothing behind."""
+import pathlib
+import subprocess
+
+from .control_plane import ControlPlane
+from .node import Node
+from .process import tail
+from .scratch import Scratch, clean_leftovers
+
+HERE = pathlib.Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[2]
+
+
+def binaries():
+    """The folder of Kubernetes' programs, built if it is missing."""
+    built = subprocess.run([HERE.parent / "build.sh"], stdout=subprocess.PIPE, text=True, check=True)
+    return pathlib.Path(built.stdout.strip())
+
+
+class Cluster:
+    def __init__(self, with_node=True):
+        self.cleaned = clean_leftovers()
+        self.bin = binaries()
+        self.scratch = Scratch.create()
+        self.dir = self.scratch.path
+        self.plane = ControlPlane(self.scratch, self.bin)
+        self.node = Node(self.scratch, self.bin, self.plane) if with_node else None
+
+    def __enter__(self):
+        try:
+            self.plane.start()
+            if self.node:
+                self.node.start()
+            self.api.wait_for("serviceaccounts", "default", "default", bool, "made by the controller manager")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        if self.node:
+            self.node.stop()
+        self.plane.stop()
+        self.scratch.clean()
+
+    @property
+    def api(self):
+        return self.plane.api
+
+    def check(self):
+        self.plane.check()
+        if self.node:
+            self.node.check()
+
+    def log_tails(self):
+        """The ends of all logs, the most of those of Heddle's own programs."""
+        return "\n".join(tail(path, 60 if path.name.startswith("heddle") else 8)
+                         for path in sorted((self.dir / "logs").glob("*.log")))

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# The tests on a real Kubernetes cluster, as root. Builds what is missing and nothing else.
+#
+#   tests/cluster/run.sh [pytest arguments]
+#   HEDDLE_BUILD   folder with Heddle's programs (default: build/release)
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+export HEDDLE_BUILD=${HEDDLE_BUILD:-$root/build/release}
+if [ "$(id -u)" != 0 ]; then echo "cluster tests: these start containers and mount file systems: run them as root" >&2; exit 1; fi
+for program in heddle heddle-controller heddle-agent nvsim nvsim-run; do
+  if [ ! -x "$HEDDLE_BUILD/bin/$program" ]; then "$root/tools/build.sh" release >&2; break; fi
+done
+goroot=$("$root/tools/goroot.sh") && export PATH=$goroot/bin:$PATH
+"$here/build.sh" >/dev/null
+cd "$here"
+exec /usr/bin/python3 -B -m pytest "$@"

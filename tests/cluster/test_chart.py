@@ -1,0 +1,160 @@
+"""The chart: it renders, is refused where it must be, and gives each program the rights it needs and no more."""
+import subprocess
+
+import pytest
+
+from harness import objects
+from harness.api import ApiError, refused
+from harness.heddle import CHART, NAMESPACE, render
+from harness.process import Failed, wait_until
+
+
+def test_lint(cluster):
+    done = subprocess.run([cluster.bin / "helm", "lint", "--strict", CHART], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("values, complaint", [
+    ({"agent": {"policy": "kill"}}, "policy"),
+    ({"agent": {"stateDir": "relative"}}, "stateDir"),
+    ({"controller": {"replicas": 0}}, "replicas"),
+    ({"contoller": {}}, "contoller"),
+    ({"webhook": {"url": "http://plain"}}, "url"),
+    ({"webhook": {"translatedResources": ["nvidia.com/gpu', true] || ['"]}}, "translatedResources"),
+])
+def test_bad_values_are_refused(cluster, values, complaint):
+    with pytest.raises(Failed, match=complaint):
+        render(cluster.bin, values)
+
+
+def test_older_clusters_are_refused(cluster):
+    done = subprocess.run([cluster.bin / "helm", "template", CHART, "--kube-version", "1.35.0"], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode != 0 and "1.36" in done.stderr
+
+
+@pytest.mark.parametrize("values", [
+    {},
+    {"webhook": {"url": "https://127.0.0.1:9443/"}, "metrics": {"services": False}},
+    {"controller": {"hostNetwork": True, "podDisruptionBudget": False, "extraArgs": ["--a=b"], "extraEnv": [
+        {"name": "A", "value": "b"}], "nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "affinity": {
+            "nodeAffinity": {}}},
+     "agent": {"hostNetwork": True, "driverRoot": "/run/nvidia/driver", "policy": "enforce", "nodeSelector": {"a": "b"},
+               "maxUnavailable": 1, "extraArgs": ["--a=b"]},
+     "imagePullSecrets": [{"name": "s"}]},
+])
+def test_every_object_is_accepted_by_the_api_server(cluster, chart, values):
+    for body in render(cluster.bin, values):
+        group, plural, namespaced = cluster.api._resource(body["apiVersion"], body["kind"])
+        meta = body["metadata"]
+        parts = [group] + (["namespaces", meta["namespace"]] if namespaced else []) + [plural, meta["name"]]
+        answer = cluster.api.request("PATCH", "/".join(parts) + "?fieldManager=x&force=true&dryRun=All&fieldValidation=Strict",
+                                     body, "application/apply-patch+yaml")
+        assert answer["metadata"]["name"] == meta["name"]
+
+
+def test_upgrade_leaves_the_certificate_alone(cluster, chart):
+    api = cluster.api
+    before = api.get("secrets", "heddle-webhook", NAMESPACE)
+    chart.controller_api().patch("secrets", "heddle-webhook", {"data": {"probe": "eA=="}}, NAMESPACE)
+    for body in render(cluster.bin):
+        if body["kind"] == "Secret":
+            api.apply(body, "helm")
+    after = api.get("secrets", "heddle-webhook", NAMESPACE)
+    assert after["data"] == {**before.get("data", {}), "probe": "eA=="}
+    api.patch("secrets", "heddle-webhook", {"data": {"probe": None}}, NAMESPACE)
+
+
+def can(user, verb, group, resource, namespace="", name="", sub=""):
+    attributes = {"verb": verb, "group": group, "resource": resource, "namespace": namespace, "name": name, "subresource": sub}
+    answer = user.request("POST", "apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": attributes}})
+    return answer["status"]["allowed"]
+
+
+R, A = "resource.k8s.io", "admissionregistration.k8s.io"
+CONTROLLER_MAY = [
+    ("patch", "", "pods"), ("patch", "", "pods", "x", "", "status"), ("watch", "", "nodes"), ("list", R, "resourceslices"),
+    ("create", R, "resourceclaims"), ("delete", R, "resourceclaims"), ("update", R, "resourceclaims", "", "", "status"),
+    ("update", R, "resourceclaims", "", "", "binding"), ("create", "", "events"),
+    ("update", "coordination.k8s.io", "leases", NAMESPACE, "heddle-controller"),
+    ("update", "", "secrets", NAMESPACE, "heddle-webhook"), ("patch", A, "mutatingwebhookconfigurations", "", "heddle"),
+]
+CONTROLLER_MAY_NOT = [
+    ("create", "", "pods", "x"), ("delete", "", "pods", "x"), ("create", R, "resourceslices"), ("update", R, "resourceslices"),
+    ("get", "", "secrets", NAMESPACE, "other"), ("list", "", "secrets", NAMESPACE), ("get", "", "secrets", "kube-system"),
+    ("update", "coordination.k8s.io", "leases", "kube-system", "kube-scheduler"),
+    ("patch", A, "mutatingwebhookconfigurations", "", "other"), ("create", A, "mutatingwebhookconfigurations"),
+    ("update", A, "validatingadmissionpolicies", "", "heddle-ledger"), ("patch", "", "nodes"), ("get", "", "configmaps", "x"),
+]
+AGENT_MAY = [("create", R, "resourceslices"), ("get", R, "resourceclaims", "x"), ("get", "", "nodes"), ("create", "", "events", "x")]
+AGENT_MAY_NOT = [
+    ("update", R, "resourceclaims", "x"), ("update", R, "resourceclaims", "x", "", "status"), ("patch", "", "pods", "x"),
+    ("delete", "", "pods", "x"), ("get", "", "secrets", NAMESPACE, "heddle-webhook"), ("patch", "", "nodes"),
+    ("update", R, "resourceclaims", "", "", "binding"),
+]
+
+
+def test_rights(cluster, chart):
+    controller, agent = chart.controller_api(), chart.agent_api("node-1")
+    for user, may, may_not in ((controller, CONTROLLER_MAY, CONTROLLER_MAY_NOT), (agent, AGENT_MAY, AGENT_MAY_NOT)):
+        assert [entry for entry in may if not can(user, *entry)] == []
+        assert [entry for entry in may_not if can(user, *entry)] == []
+
+
+DEAD = "https://127.0.0.1:1"
+
+
+def webhook_matches(api, body):
+    """Whether the dead webhook is asked: nothing listens at its address, so a matched pod is refused."""
+    try:
+        api.request("POST", api.path("pods", body["metadata"]["namespace"]) + "?dryRun=All", body)
+    except ApiError as error:
+        assert DEAD in str(error), error
+        return True
+    return False
+
+
+@pytest.fixture
+def dead_webhook(cluster, chart):
+    """The chart's webhook configurations a second time, under another name, with an address where nothing listens."""
+    kinds = {"MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
+             "ValidatingWebhookConfiguration": "validatingwebhookconfigurations"}
+    for body in render(cluster.bin, {"webhook": {"url": DEAD}}):
+        if body["kind"] in kinds:
+            body["metadata"]["name"] = "heddle-dead"
+            cluster.api.apply(body, "helm")
+    probe = objects.pod("probe", "default", limits={"nvidia.com/gpu": "1"})
+    wait_until("the webhook configurations are in force", lambda: webhook_matches(cluster.api, probe), 30)
+    yield
+    for kind in kinds.values():
+        cluster.api.delete(kind, "heddle-dead")
+    wait_until("the dead webhook is out of force", lambda: not webhook_matches(cluster.api, probe), 30)
+
+
+@pytest.mark.parametrize("asked, change", [
+    (False, {}),
+    (False, {"labels": {"app": "x"}, "annotations": {"nvidia.com/note": "1"}}),
+    (True, {"limits": {"nvidia.com/gpu": "1"}}),
+    (True, {"limits": {"nvidia.com/gpumem": "10"}}),
+    (True, {"annotations": {"heddle.dev/request": "[]"}}),
+    (True, {"labels": {"heddle.dev/gang": "a"}}),
+    (True, {"schedulingGates": [{"name": objects.GATE}]}),
+    (False, {"schedulingGates": [{"name": "example.com/gate"}]}),
+    (True, {"initContainers": [objects.container("first", limits={"nvidia.com/gpucores": "5"})]}),
+])
+def test_webhook_matches_only_what_it_may_change(cluster, chart, dead_webhook, ns, asked, change):
+    assert webhook_matches(cluster.api, objects.pod("probe", ns, **change)) is asked
+
+
+def test_webhook_leaves_its_own_namespace_alone(cluster, chart, dead_webhook):
+    cluster.api.wait_for("serviceaccounts", "default", NAMESPACE, bool, "exists")
+    assert not webhook_matches(cluster.api, objects.pod("probe", NAMESPACE, limits={"nvidia.com/gpu": "1"}))
+
+
+def test_api_server_stays_healthy_while_the_webhook_is_down(cluster, chart, dead_webhook, ns):
+    error = refused(lambda: cluster.api.create("pods", objects.pod("asks", ns, limits={"nvidia.com/gpu": "1"})), 500)
+    assert "translate.heddle.dev" in str(error)
+    cluster.api.create("pods", objects.pod("plain", ns, command=["true"]))
+    cluster.api.wait_for("pods", "plain", ns, objects.phase("Succeeded"), "runs without the webhook", 60)
+    assert cluster.api.ready()
