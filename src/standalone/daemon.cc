@@ -1,0 +1,506 @@
+#include "standalone/daemon.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <utility>
+
+#include "base/file.h"
+#include "standalone/process.h"
+
+namespace heddle::standalone {
+namespace {
+
+constexpr int kTickMillis = 1000;
+constexpr int kRetryMillis = 20;
+// The runner ends the command's processes itself (SIGTERM, 5 s, SIGKILL); past this it is not trusted to.
+constexpr Duration kRunnerPatience = Duration::seconds(10);
+
+model::DeviceClass device_class() {
+  model::DeviceClass out;
+  out.meta.name = std::string(kClass);
+  out.selectors = {"device.driver == \"accelerator.heddle.dev\""};
+  return out;
+}
+
+model::ResourceClaim claim_of(const Job& job, model::ClaimSpec spec) {
+  model::ResourceClaim claim;
+  claim.meta.name_space = "standalone";
+  claim.meta.name = fmt::format("job-{}", job.id);
+  claim.meta.uid = job.uid;
+  claim.spec = std::move(spec);
+  claim.allocation = job.allocation;
+  return claim;
+}
+
+int64_t consumed(const model::DeviceResult& result, const std::string& capacity) {
+  const auto found = result.consumed_capacity.find(capacity);
+  return found == result.consumed_capacity.end() ? 0 : found->second.value().value_or(0);
+}
+
+bool is_whole(const JobRequest& request) { return !request.memory_bytes && !request.memory_percent; }
+
+const vendors::Card* find_card(const Machine& machine, const model::DeviceResult& result) {
+  for (const auto& slice : machine.slices) {
+    for (const auto& device : slice.devices) {
+      if (slice.pool != result.pool || device.name != result.device) continue;
+      const auto* uuid = model::find_attribute(device, slice.driver, "uuid");
+      if (uuid == nullptr || !std::holds_alternative<std::string>(*uuid)) return nullptr;
+      for (const auto& card : machine.cards) {
+        if (card.uuid == std::get<std::string>(*uuid)) return &card;
+      }
+    }
+  }
+  return nullptr;
+}
+
+std::vector<CardShare> card_shares(const Machine& machine, const Job& job) {
+  std::vector<CardShare> shares;
+  if (!job.allocation) return shares;
+  for (const auto& result : job.allocation->results) {
+    const auto* card = find_card(machine, result);
+    if (card == nullptr) continue;
+    const bool whole = is_whole(job.request);
+    shares.push_back({card->uuid, whole ? card->memory_bytes : consumed(result, "memory"),
+                      whole ? 100 : consumed(result, "cores"), whole});
+  }
+  return shares;
+}
+
+void send_signal(const ProcessId& process, int signal) {
+  const UniqueFd fd = open_process(process);
+  if (fd.valid()) syscall(SYS_pidfd_send_signal, fd.get(), signal, nullptr, 0);
+}
+
+}  // namespace
+
+Daemon::Daemon(DaemonOptions options, std::unique_ptr<Ledger> ledger, Machine machine, const Clock& clock,
+               const Logger& log)
+    : options_(std::move(options)),
+      ledger_(std::move(ledger)),
+      machine_(std::move(machine)),
+      clock_(clock),
+      log_(log),
+      started_(clock.now()),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      random_(1) {}
+
+Daemon::~Daemon() = default;
+
+Result<std::unique_ptr<Daemon>> Daemon::create(DaemonOptions options, std::unique_ptr<Ledger> ledger, Machine machine,
+                                               const Clock& clock, const Logger& log) {
+  std::unique_ptr<Daemon> daemon(
+      new Daemon(std::move(options), std::move(ledger), std::move(machine), clock, log));
+  HEDDLE_CHECK_OK(daemon->load());
+  return daemon;
+}
+
+Result<void> Daemon::load() {
+  const std::lock_guard lock(mutex_);
+  model::Node node;
+  node.meta.name = machine_.node;
+  node.ready = true;
+  state_.upsert_node(std::move(node));
+  state_.upsert_class(device_class());
+  for (const auto& slice : machine_.slices) state_.upsert_slice(slice);
+  HEDDLE_CHECK_OK(reload_jobs());
+  for (const auto& job : jobs_) {
+    log_.info("taken up", {{"job", job.id}, {"state", state_name(job.state)}, {"pid", job.runner.pid}});
+  }
+  HEDDLE_CHECK_OK(reap());
+  return schedule();
+}
+
+Result<void> Daemon::reload_jobs() {
+  HEDDLE_TRY(jobs_, ledger_->live());
+  for (const auto& job : jobs_) {
+    if (job.allocation) state_.upsert_claim(claim_of(job, {}));
+  }
+  return {};
+}
+
+Job* Daemon::live(int64_t id) {
+  const auto found = std::find_if(jobs_.begin(), jobs_.end(), [id](const Job& job) { return job.id == id; });
+  return found == jobs_.end() ? nullptr : &*found;
+}
+
+std::string Daemon::job_folder(int64_t id) const { return fmt::format("{}/jobs/{}", options_.state_dir, id); }
+
+std::string Daemon::guard_folder(const Job& job) const {
+  return fmt::format("{}/claims/{}/{}", options_.state_dir, job.uid, kClaimRequest);
+}
+
+Result<engine::Outcome> Daemon::place(const Job& job) {
+  HEDDLE_TRY(auto spec, claim_spec(job.request, machine_.cards));
+  model::Pod pod;
+  pod.meta.name_space = "standalone";
+  pod.meta.name = fmt::format("job-{}", job.id);
+  engine::PlacementRequest request;
+  request.pod = &pod;
+  request.claims.push_back({fmt::format("standalone/job-{}", job.id), job.uid, std::move(spec)});
+  return state_.place(request, random_);
+}
+
+// Writes the grant down, and only then counts it. False: the job was ended meanwhile.
+Result<bool> Daemon::commit(Job& job, const model::Allocation& allocation) {
+  const Time now = clock_.now();
+  model::Allocation dated = allocation;
+  dated.timestamp = now;
+  HEDDLE_CHECK_OK(ledger_->grant(job.id, dated, now));
+  job.state = JobState::kGranted;
+  job.granted = now;
+  job.allocation = std::move(dated);
+  HEDDLE_TRY(auto spec, claim_spec(job.request, machine_.cards));
+  state_.upsert_claim(claim_of(job, std::move(spec)));
+  log_.info("granted", {{"job", job.id}, {"what", describe(job.request)}});
+  return true;
+}
+
+Result<void> Daemon::schedule() {
+  waits_.clear();
+  if (shutting_down_) return {};
+  const auto order = queue_order(jobs_, clock_.now(), options_.queue);
+  int64_t position = 0;
+  const Job* holder = nullptr;
+  for (size_t i = 0; i < order.jobs.size(); ++i) {
+    Job& job = *live(order.jobs[i]->id);
+    if (holder != nullptr) {
+      waits_[job.id] = {++position,
+                        {{"Starved", fmt::format("job {} has waited longer than {} s and goes first", holder->id,
+                                                 options_.queue.starvation_bound.nanos / 1'000'000'000)}}};
+      continue;
+    }
+    auto outcome = place(job);
+    if (!outcome) {
+      // The request was understood when it came; what changed since (a model that vanished) is a reason to wait.
+      waits_[job.id] = {++position, {{"Request", outcome.error().text()}}};
+    } else if (auto* assigned = std::get_if<engine::Assigned>(&*outcome); assigned != nullptr) {
+      HEDDLE_CHECK_OK(commit(job, assigned->allocations.at(0)));
+      continue;
+    } else if (auto* waiting = std::get_if<engine::Waiting>(&*outcome); waiting != nullptr) {
+      waits_[job.id] = {++position, std::move(waiting->reasons)};
+    } else {
+      waits_[job.id] = {++position, std::move(std::get<engine::Infeasible>(*outcome).reasons)};
+    }
+    if (i < order.starved) holder = &job;
+  }
+  return {};
+}
+
+Result<std::variant<JobView, Refused>> Daemon::submit(const JobRequest& request, const ProcessId& client,
+                                                      const Owner& owner) {
+  HEDDLE_CHECK_OK(check_request(request));
+  const std::lock_guard lock(mutex_);
+  if (shutting_down_) return fail(Code::kUnavailable, "Heddle is being stopped");
+  if (!alive(client)) return fail(Code::kInvalidArgument, "the client process has ended", "client");
+  Job job;
+  HEDDLE_TRY(const uint64_t seed, random_seed());
+  SeededRandom names(seed);
+  job.uid = make_uuid(names);
+  job.request = request;
+  job.owner = owner;
+  job.submitted = clock_.now();
+  job.client = client;
+  // What fits on no card here must not enter the queue.
+  auto first = place(job);
+  if (!first && (first.error().code == Code::kNotFound || first.error().code == Code::kInvalidArgument)) {
+    return Refused{{{"Request", first.error().text()}}};
+  }
+  if (!first) return tl::unexpected<Error>(first.error());
+  if (auto* infeasible = std::get_if<engine::Infeasible>(&*first); infeasible != nullptr) {
+    return Refused{std::move(infeasible->reasons)};
+  }
+  HEDDLE_TRY(job.id, ledger_->add(job));
+  jobs_.push_back(job);
+  log_.info("queued", {{"job", job.id}, {"owner", owner.name}, {"what", describe(request)}});
+  HEDDLE_CHECK_OK(schedule());
+  Job& queued = *live(job.id);
+  if (request.patience == Patience::kRefuse && queued.state == JobState::kWaiting) {
+    Refused refused{waits_[job.id].reasons};
+    HEDDLE_CHECK_OK(end_job(queued, "refused: there is no room now", std::nullopt));
+    return refused;
+  }
+  wake();
+  return job_view(queued);
+}
+
+JobView Daemon::job_view(const Job& job) const {
+  JobView view;
+  view.job = job;
+  if (const auto wait = waits_.find(job.id); wait != waits_.end()) {
+    view.position = wait->second.position;
+    view.reasons = wait->second.reasons;
+  }
+  if (!job.allocation) return view;
+  const auto used = job.state == JobState::kRunning ? guard_usage(guard_folder(job)) : std::map<std::string, int64_t>();
+  for (const auto& result : job.allocation->results) {
+    ShareView share;
+    share.card = result.device;
+    share.memory_bytes = consumed(result, "memory");
+    share.cores = consumed(result, "cores");
+    if (const auto* card = find_card(machine_, result); card != nullptr) {
+      share.uuid = card->uuid;
+      if (const auto found = used.find(card->uuid); found != used.end()) share.used_bytes = found->second;
+    }
+    view.shares.push_back(std::move(share));
+  }
+  return view;
+}
+
+Result<JobView> Daemon::find(int64_t id) {
+  const std::lock_guard lock(mutex_);
+  if (const Job* job = live(id); job != nullptr) return job_view(*job);
+  HEDDLE_TRY(const Job job, ledger_->find(id));
+  return job_view(job);
+}
+
+Result<JobView> Daemon::find(const std::string& id_or_name) {
+  int64_t id = 0;
+  const auto* end = id_or_name.data() + id_or_name.size();
+  if (const auto parsed = std::from_chars(id_or_name.data(), end, id); parsed.ec == std::errc() && parsed.ptr == end) {
+    return find(id);
+  }
+  const std::lock_guard lock(mutex_);
+  for (auto job = jobs_.rbegin(); job != jobs_.rend(); ++job) {
+    if (job->request.name == id_or_name) return job_view(*job);
+  }
+  HEDDLE_TRY(const auto ended, ledger_->ended(options_.keep_ended));
+  for (const auto& job : ended) {
+    if (job.request.name == id_or_name) return job_view(job);
+  }
+  return fail(Code::kNotFound, fmt::format("there is no job '{}'; `heddle ps` lists them", id_or_name));
+}
+
+Result<Launch> Daemon::launch(int64_t id) {
+  const std::lock_guard lock(mutex_);
+  const Job* job = live(id);
+  if (job == nullptr || !job->allocation) {
+    return fail(Code::kConflict, fmt::format("job {} has no share now", id));
+  }
+  const auto shares = card_shares(machine_, *job);
+  if (shares.size() != job->allocation->results.size()) {
+    return fail(Code::kUnavailable, fmt::format("a card of job {} is not there any more", id));
+  }
+  const std::string folder = guard_folder(*job);
+  HEDDLE_CHECK_OK(prepare_guard(folder, job->uid, shares, job->owner));
+  HEDDLE_CHECK_OK(make_directories(job_folder(id), 0700));
+  if (static_cast<uid_t>(job->owner.uid) != geteuid() &&
+      chown(job_folder(id).c_str(), static_cast<uid_t>(job->owner.uid), static_cast<gid_t>(job->owner.gid)) != 0) {
+    return fail_errno(fmt::format("cannot give the folder of job {} to its user", id), errno);
+  }
+  Launch launch;
+  launch.folder = job_folder(id);
+  launch.environment = machine_.environment;
+  launch.environment.merge(guard_environment(options_.guard, folder, shares));
+  launch.environment[kJobVariable] = job->uid;
+  launch.environment["HEDDLE_JOB"] = fmt::format("{}", id);
+  return launch;
+}
+
+Result<void> Daemon::start(int64_t id, const ProcessId& runner) {
+  const std::lock_guard lock(mutex_);
+  if (!alive(runner)) return fail(Code::kInvalidArgument, "the process has ended", "runner");
+  const Time now = clock_.now();
+  HEDDLE_CHECK_OK(ledger_->start(id, runner, now));
+  if (Job* job = live(id); job != nullptr && job->state != JobState::kRunning) {
+    job->state = JobState::kRunning;
+    job->started = now;
+    job->runner = runner;
+    log_.info("started", {{"job", id}, {"pid", runner.pid}});
+  }
+  wake();
+  return {};
+}
+
+Result<void> Daemon::cancel(int64_t id, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  Job* job = live(id);
+  if (job == nullptr) {
+    HEDDLE_TRY(const Job ended, ledger_->find(id));
+    return fail(Code::kConflict, fmt::format("job {} has ended already ({})", id, ended.outcome));
+  }
+  if (job->state == JobState::kRunning) {
+    end_running(*job, why);
+    return {};
+  }
+  HEDDLE_CHECK_OK(end_job(*job, why, std::nullopt));
+  return schedule();
+}
+
+void Daemon::end_running(Job& job, const std::string& why) {
+  if (endings_.contains(job.id)) return;
+  endings_[job.id] = {why, clock_.monotonic_nanos() + kRunnerPatience.nanos};
+  log_.info("ending", {{"job", job.id}, {"why", why}});
+  send_signal(job.runner, SIGTERM);
+}
+
+Result<void> Daemon::end_job(Job& job, const std::string& outcome, std::optional<int64_t> exit_code) {
+  const int64_t id = job.id;
+  const std::string uid = job.uid;
+  HEDDLE_CHECK_OK(ledger_->end(id, outcome, exit_code, clock_.now()));
+  state_.remove_claim(uid);
+  log_.info("ended", {{"job", id}, {"outcome", outcome}});
+  waits_.erase(id);
+  endings_.erase(id);
+  std::erase_if(jobs_, [id](const Job& other) { return other.id == id; });
+  if (auto removed = remove_tree(fmt::format("{}/claims/{}", options_.state_dir, uid)); !removed) {
+    log_.warning("the guard's folder could not be removed", {{"job", id}, {"error", removed.error().text()}});
+  }
+  HEDDLE_TRY(const auto forgotten, ledger_->forget(options_.keep_ended));
+  for (const int64_t old : forgotten) {
+    if (auto removed = remove_tree(job_folder(old)); !removed) {
+      log_.warning("a job's folder could not be removed", {{"job", old}, {"error", removed.error().text()}});
+    }
+  }
+  return {};
+}
+
+Result<void> Daemon::reap_running(Job& job) {
+  const auto ending = endings_.find(job.id);
+  const bool overdue = ending != endings_.end() && clock_.monotonic_nanos() >= ending->second.kill_at_nanos;
+  if (overdue) send_signal(job.runner, SIGKILL);
+  if (alive(job.runner)) return {};
+  // The supervisor is gone. What it left behind (it was killed) still uses the share: the share is free when they are gone.
+  const auto left = processes_of_job(job.uid, guard_usage_file(guard_folder(job)));
+  if (!left.empty()) {
+    for (const int64_t pid : left) {
+      log_.warning("a process outlived the supervisor of its job; ending it", {{"job", job.id}, {"pid", pid}});
+      kill(static_cast<pid_t>(pid), SIGKILL);
+    }
+    return {};
+  }
+  std::optional<int64_t> exit_code;
+  std::string outcome = "its supervisor was killed";
+  if (const auto text = read_file(job_folder(job.id) + "/exit", 64); text) {
+    int64_t code = 0;
+    if (std::from_chars(text->data(), text->data() + text->size(), code).ec == std::errc()) {
+      exit_code = code;
+      outcome = code == 0 ? "done" : fmt::format("exit code {}", code);
+    }
+  }
+  if (ending != endings_.end()) outcome = ending->second.why;
+  return end_job(job, outcome, exit_code);
+}
+
+Result<void> Daemon::reap() {
+  std::vector<int64_t> ids;
+  for (const auto& job : jobs_) ids.push_back(job.id);
+  for (const int64_t id : ids) {
+    Job* job = live(id);
+    if (job == nullptr) continue;
+    if (job->state == JobState::kRunning) {
+      HEDDLE_CHECK_OK(reap_running(*job));
+    } else if (!alive(job->client)) {
+      HEDDLE_CHECK_OK(end_job(*job, "its `heddle run` ended before it could start", std::nullopt));
+    }
+  }
+  return {};
+}
+
+Result<View> Daemon::view() {
+  const std::lock_guard lock(mutex_);
+  View view;
+  view.node = machine_.node;
+  view.origin = machine_.origin;
+  view.what = machine_.what;
+  view.started = started_;
+  for (const auto& job : jobs_) view.jobs.push_back(job_view(job));
+  HEDDLE_TRY(view.ended, ledger_->ended(options_.keep_ended));
+  for (const auto& slice : machine_.slices) {
+    for (const auto& device : slice.devices) {
+      CardView card;
+      card.name = device.name;
+      model::DeviceResult here;
+      here.pool = slice.pool;
+      here.device = device.name;
+      if (const auto* found = find_card(machine_, here); found != nullptr) card.card = *found;
+      if (const auto memory = device.capacity.find("memory"); memory != device.capacity.end()) {
+        card.memory_bytes = memory->second.value.value().value_or(0);
+      }
+      for (const auto& job : view.jobs) {
+        for (const auto& share : job.shares) {
+          if (share.card != device.name) continue;
+          card.granted_bytes += share.memory_bytes;
+          card.granted_cores += share.cores;
+          card.holders.push_back({job.job.id, share.memory_bytes, share.cores});
+        }
+      }
+      view.cards.push_back(std::move(card));
+    }
+  }
+  return view;
+}
+
+Result<std::optional<Unfinished>> Daemon::shut_down(ShutDown how) {
+  const std::lock_guard lock(mutex_);
+  if (how == ShutDown::kIfIdle && !jobs_.empty()) {
+    Unfinished unfinished;
+    for (const auto& job : jobs_) ++(job.state == JobState::kWaiting ? unfinished.waiting : unfinished.running);
+    return std::optional<Unfinished>(unfinished);
+  }
+  shutting_down_ = true;
+  std::vector<int64_t> ids;
+  for (const auto& job : jobs_) ids.push_back(job.id);
+  for (const int64_t id : ids) {
+    Job& job = *live(id);
+    if (job.state == JobState::kRunning) {
+      end_running(job, "ended by `heddle down --kill`");
+    } else {
+      HEDDLE_CHECK_OK(end_job(job, "ended by `heddle down --kill`", std::nullopt));
+    }
+  }
+  wake();
+  return std::optional<Unfinished>();
+}
+
+void Daemon::stop() {
+  stopped_ = true;
+  wake();
+}
+
+void Daemon::wake() {
+  const uint64_t one = 1;
+  if (write(wake_.get(), &one, sizeof one) < 0) return;  // full: the reader wakes anyway
+}
+
+void Daemon::wait_for_events() {
+  std::vector<UniqueFd> processes;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& job : jobs_) {
+      processes.push_back(open_process(job.state == JobState::kRunning ? job.runner : job.client));
+    }
+  }
+  std::vector<pollfd> watched = {{wake_.get(), POLLIN, 0}};
+  int timeout = kTickMillis;
+  for (const auto& fd : processes) {
+    if (fd.valid()) {
+      watched.push_back({fd.get(), POLLIN, 0});
+    } else {
+      timeout = kRetryMillis;  // ended already, and what it left may need another look
+    }
+  }
+  poll(watched.data(), watched.size(), timeout);
+  uint64_t count = 0;
+  if (read(wake_.get(), &count, sizeof count) < 0) return;  // nothing to take: a process or the tick woke us
+}
+
+void Daemon::run() {
+  while (!stopped_) {
+    wait_for_events();
+    const std::lock_guard lock(mutex_);
+    auto done = reap();
+    if (done) done = schedule();
+    if (!done) log_.error("the ledger could not be written; trying again", {{"error", done.error().text()}});
+    if (shutting_down_ && jobs_.empty()) return;
+  }
+}
+
+}  // namespace heddle::standalone

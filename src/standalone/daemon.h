@@ -1,0 +1,169 @@
+// The standalone daemon without its sockets: queue, engine, ledger and the watch over the jobs' processes.
+//
+// Thread rule: every method may be called from any thread (one lock). run() blocks its caller until stop() or shut_down().
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "engine/engine.h"
+#include "standalone/guard_share.h"
+#include "standalone/job.h"
+#include "standalone/ledger.h"
+#include "standalone/machine.h"
+#include "standalone/queue.h"
+#include "standalone/shut_down.h"
+
+namespace heddle::standalone {
+
+struct DaemonOptions {
+  std::string state_dir;
+  QueueOptions queue;
+  GuardFiles guard;
+  int64_t keep_ended = 100;  // ended jobs that are remembered
+};
+
+// A share of one card as a job holds it.
+struct ShareView {
+  std::string card;  // device name
+  std::string uuid;
+  int64_t memory_bytes = 0;
+  int64_t cores = 0;
+  int64_t used_bytes = -1;  // as the guard counts it; -1: not known
+};
+
+struct JobView {
+  Job job;
+  int64_t position = 0;  // in the queue, from 1; 0 when it does not wait
+  std::vector<engine::Reason> reasons;  // why it waits
+  std::vector<ShareView> shares;
+};
+
+struct CardView {
+  struct Holder {
+    int64_t job = 0;
+    int64_t memory_bytes = 0;
+    int64_t cores = 0;
+  };
+  std::string name;
+  vendors::Card card;
+  int64_t memory_bytes = 0;  // that can be granted
+  int64_t granted_bytes = 0;
+  int64_t granted_cores = 0;
+  std::vector<Holder> holders;
+};
+
+struct View {
+  std::string node;
+  Origin origin = Origin::kReal;
+  std::string what;
+  Time started;
+  std::vector<CardView> cards;
+  std::vector<JobView> jobs;  // live, oldest first
+  std::vector<Job> ended;     // newest first
+};
+
+// The request fits on no card here, or (kRefuse) not now.
+struct Refused {
+  std::vector<engine::Reason> reasons;
+};
+
+// What a client needs to start the command of a granted job.
+struct Launch {
+  std::map<std::string, std::string> environment;  // LD_PRELOAD and LD_LIBRARY_PATH go before the user's own
+  std::string folder;                              // of the job: "exit" and "output" are written there
+};
+
+struct Unfinished {
+  int64_t running = 0;
+  int64_t waiting = 0;
+};
+
+class Daemon {
+ public:
+  // Reads the ledger, and takes up what it says: running jobs by their processes, waiting ones in their places.
+  static Result<std::unique_ptr<Daemon>> create(DaemonOptions options, std::unique_ptr<Ledger> ledger, Machine machine,
+                                                const Clock& clock, const Logger& log);
+  ~Daemon();
+
+  // Queues the job and decides at once. client: the process whose end ends the job.
+  Result<std::variant<JobView, Refused>> submit(const JobRequest& request, const ProcessId& client, const Owner& owner);
+  // Errors: kNotFound.
+  Result<JobView> find(int64_t id);
+  // By id, or by name (the newest live one, else the newest). Errors: kNotFound.
+  Result<JobView> find(const std::string& id_or_name);
+  // Prepares the guard's files and the job's folder. Errors: kConflict when the job has no share.
+  Result<Launch> launch(int64_t id);
+  // The runner's record, before the command starts. Errors: kConflict when the job was ended meanwhile.
+  Result<void> start(int64_t id, const ProcessId& runner);
+  // Ends it: out of the queue, or its processes (SIGTERM, then SIGKILL). Returns before a running one is gone.
+  Result<void> cancel(int64_t id, const std::string& why);
+  Result<View> view();
+
+  // Nothing is accepted any more; run() returns when the last job has ended. With kIfIdle and live jobs: no change, and
+  // their number.
+  Result<std::optional<Unfinished>> shut_down(ShutDown how);
+
+  // Watches clients and runners, frees what the dead held, starts what fits, until stop() or the end of a shutdown.
+  void run();
+  // Async-signal-safe.
+  void stop();
+
+ private:
+  struct Wait {
+    int64_t position = 0;
+    std::vector<engine::Reason> reasons;
+  };
+  struct Ending {
+    std::string why;
+    int64_t kill_at_nanos = 0;  // monotonic
+  };
+
+  Daemon(DaemonOptions options, std::unique_ptr<Ledger> ledger, Machine machine, const Clock& clock, const Logger& log);
+  Result<void> load();
+  Result<void> reload_jobs();
+  Result<engine::Outcome> place(const Job& job);
+  Result<void> schedule();
+  Result<bool> commit(Job& job, const model::Allocation& allocation);
+  Result<void> reap();
+  Result<void> reap_running(Job& job);
+  Result<void> end_job(Job& job, const std::string& outcome, std::optional<int64_t> exit_code);
+  void end_running(Job& job, const std::string& why);
+  void wait_for_events();
+  void wake();
+  Job* live(int64_t id);
+  [[nodiscard]] JobView job_view(const Job& job) const;
+  [[nodiscard]] std::string job_folder(int64_t id) const;
+  [[nodiscard]] std::string guard_folder(const Job& job) const;
+
+  DaemonOptions options_;
+  std::unique_ptr<Ledger> ledger_;
+  Machine machine_;
+  const Clock& clock_;
+  const Logger& log_;
+  Time started_;
+  UniqueFd wake_;
+  std::mutex mutex_;
+  engine::State state_;
+  SeededRandom random_;
+  std::vector<Job> jobs_;  // live ones; a mirror of the ledger, changed only after it
+  std::map<int64_t, Wait> waits_;
+  std::map<int64_t, Ending> endings_;
+  bool shutting_down_ = false;
+  std::atomic<bool> stopped_ = false;
+};
+
+}  // namespace heddle::standalone

@@ -1,0 +1,275 @@
+#include "standalone/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "base/quantity.h"
+
+namespace heddle::standalone {
+namespace {
+
+constexpr int64_t kMebibyte = int64_t{1} << 20;
+constexpr int64_t kMoreThanAnyCard = int64_t{1} << 50;
+constexpr int64_t kMaxCount = 32;  // results of one claim
+constexpr int64_t kMaxPriority = 1000;
+
+constexpr std::array<std::pair<JobState, std::string_view>, 4> kStates = {{{JobState::kWaiting, "waiting"},
+                                                                           {JobState::kGranted, "granted"},
+                                                                           {JobState::kRunning, "running"},
+                                                                           {JobState::kEnded, "ended"}}};
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+// As a CEL string literal.
+std::string string_literal(std::string_view text) {
+  return nlohmann::json(text).dump();
+}
+
+Result<int64_t> integer(const nlohmann::json& object, const char* name) {
+  const auto& value = object.at(name);
+  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX)) {
+    return fail(Code::kInvalidArgument, "must be a whole number", name);
+  }
+  return value.get<int64_t>();
+}
+
+Result<std::string> text(const nlohmann::json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end()) return std::string();
+  if (!found->is_string()) return fail(Code::kInvalidArgument, "must be a string", name);
+  return found->get<std::string>();
+}
+
+Result<std::optional<int64_t>> optional_integer(const nlohmann::json& object, const char* name) {
+  if (!object.contains(name)) return std::optional<int64_t>();
+  HEDDLE_TRY(const int64_t value, integer(object, name));
+  return std::optional<int64_t>(value);
+}
+
+Result<std::vector<std::string>> parse_command(const nlohmann::json& object) {
+  std::vector<std::string> command;
+  const auto found = object.find("command");
+  if (found == object.end()) return command;
+  if (!found->is_array()) return fail(Code::kInvalidArgument, "must be a list of strings", "command");
+  for (const auto& word : *found) {
+    if (!word.is_string()) return fail(Code::kInvalidArgument, "must be a list of strings", "command");
+    command.push_back(word.get<std::string>());
+  }
+  return command;
+}
+
+// The models whose name holds the wanted text.
+std::set<std::string> matching_models(const std::vector<vendors::Card>& cards, std::string_view wanted) {
+  std::set<std::string> found;
+  for (const auto& card : cards) {
+    if (lower(card.model).find(lower(wanted)) != std::string::npos) found.insert(card.model);
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string_view state_name(JobState state) {
+  for (const auto& [value, name] : kStates) {
+    if (value == state) return name;
+  }
+  return "ended";
+}
+
+Result<JobState> parse_state(std::string_view text) {
+  for (const auto& [value, name] : kStates) {
+    if (name == text) return value;
+  }
+  return fail(Code::kInvalidArgument, fmt::format("unknown job state '{}'", text));
+}
+
+std::string request_json(const JobRequest& request) {
+  nlohmann::ordered_json out;
+  out["name"] = request.name;
+  out["command"] = request.command;
+  out["directory"] = request.directory;
+  out["count"] = request.count;
+  if (request.memory_bytes) out["memoryBytes"] = *request.memory_bytes;
+  if (request.memory_percent) out["memoryPercent"] = *request.memory_percent;
+  if (request.cores) out["cores"] = *request.cores;
+  if (!request.model.empty()) out["model"] = request.model;
+  out["priority"] = request.priority;
+  if (request.lifetime == Lifetime::kDetached) out["detached"] = true;
+  if (request.patience == Patience::kRefuse) out["noWait"] = true;
+  // A command line may hold any bytes; what is not UTF-8 is replaced, for it is shown only.
+  return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+Result<JobRequest> parse_request(std::string_view json) {
+  const auto object = nlohmann::json::parse(json, nullptr, false);
+  if (!object.is_object()) return fail(Code::kInvalidArgument, "the request is not a JSON object");
+  JobRequest request;
+  HEDDLE_TRY(request.name, text(object, "name"));
+  HEDDLE_TRY(request.directory, text(object, "directory"));
+  HEDDLE_TRY(request.model, text(object, "model"));
+  HEDDLE_TRY(request.command, parse_command(object));
+  HEDDLE_TRY(const auto count, optional_integer(object, "count"));
+  request.count = count.value_or(1);
+  HEDDLE_TRY(request.memory_bytes, optional_integer(object, "memoryBytes"));
+  HEDDLE_TRY(request.memory_percent, optional_integer(object, "memoryPercent"));
+  HEDDLE_TRY(request.cores, optional_integer(object, "cores"));
+  HEDDLE_TRY(const auto priority, optional_integer(object, "priority"));
+  request.priority = priority.value_or(0);
+  const auto is_set = [&object](const char* name) {
+    const auto found = object.find(name);
+    return found != object.end() && found->is_boolean() && found->get<bool>();
+  };
+  if (is_set("detached")) request.lifetime = Lifetime::kDetached;
+  if (is_set("noWait")) request.patience = Patience::kRefuse;
+  HEDDLE_CHECK_OK(check_request(request));
+  return request;
+}
+
+Result<void> check_request(const JobRequest& request) {
+  if (request.command.empty() || request.command.front().empty()) {
+    return fail(Code::kInvalidArgument, "no command: write it behind --, as in: heddle run --memory 8Gi -- ./train");
+  }
+  if (request.count < 1 || request.count > kMaxCount) {
+    return fail(Code::kInvalidArgument, fmt::format("{} cards: write 1 to {}", request.count, kMaxCount), "--count");
+  }
+  if (request.priority < -kMaxPriority || request.priority > kMaxPriority) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: write a number from -{} to {}", request.priority, kMaxPriority, kMaxPriority),
+                "--priority");
+  }
+  if (request.memory_bytes && request.memory_percent) {
+    return fail(Code::kInvalidArgument, "memory is given twice: keep --memory or --memory-percent", "--memory-percent");
+  }
+  if (request.memory_bytes && *request.memory_bytes < kMebibyte) {
+    return fail(Code::kInvalidArgument, fmt::format("{} bytes: the least is 1Mi", *request.memory_bytes), "--memory");
+  }
+  if (request.memory_bytes && *request.memory_bytes % kMebibyte != 0) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} bytes are not a whole number of MiB: write {}Mi", *request.memory_bytes,
+                            *request.memory_bytes / kMebibyte + 1),
+                "--memory");
+  }
+  if (request.memory_percent && (*request.memory_percent < 1 || *request.memory_percent > 100)) {
+    return fail(Code::kInvalidArgument, fmt::format("{}: write a whole number from 1 to 100", *request.memory_percent),
+                "--memory-percent");
+  }
+  if (request.cores && (*request.cores < 0 || *request.cores > 100)) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: write a percentage of one card's compute, 0 (no cap) to 100 (alone on the card)",
+                            *request.cores),
+                "--cores");
+  }
+  if (request.cores && !request.memory_bytes && !request.memory_percent) {
+    return fail(Code::kInvalidArgument,
+                "a share of the compute needs a share of the memory: add --memory 8Gi or --memory-percent 50 (or leave "
+                "--cores out for a whole card)",
+                "--cores");
+  }
+  return {};
+}
+
+Result<int64_t> parse_memory(std::string_view text) {
+  auto quantity = Quantity::parse(text);
+  if (!quantity) {
+    return fail(
+        Code::kInvalidArgument,
+        fmt::format("'{}' is not an amount of memory: write a number with a unit, such as 8Gi, 3000Mi or 24G", text));
+  }
+  const bool has_unit = std::any_of(text.begin(), text.end(), [](unsigned char c) { return std::isalpha(c) != 0; });
+  const auto bytes = quantity->value();
+  if (!has_unit && bytes && *bytes < kMebibyte) {
+    return fail(Code::kInvalidArgument, fmt::format("'{}' has no unit: write {}Gi or {}Mi", text, text, text));
+  }
+  if (!bytes || *bytes > kMoreThanAnyCard) {
+    return fail(Code::kInvalidArgument, fmt::format("'{}' is more than any card has", text));
+  }
+  if (*bytes < kMebibyte)
+    return fail(Code::kInvalidArgument, fmt::format("'{}' is too little: the least is 1Mi", text));
+  if (!quantity->is_integer() || *bytes % kMebibyte != 0) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("'{}' is not a whole number of MiB: write {}Mi", text, *bytes / kMebibyte + 1));
+  }
+  return *bytes;
+}
+
+Result<model::ClaimSpec> claim_spec(const JobRequest& request, const std::vector<vendors::Card>& cards) {
+  model::DeviceSubRequest exactly;
+  exactly.device_class = std::string(kClass);
+  exactly.allocation_mode = "ExactCount";
+  exactly.count = request.count;
+  // Every device carries Heddle's own taint; the engine is the one that may pass it.
+  exactly.tolerations.push_back({"heddle.dev/managed", "Exists", "", "NoSchedule", std::nullopt});
+  if (!request.model.empty()) {
+    const auto models = matching_models(cards, request.model);
+    if (models.empty()) {
+      std::set<std::string> present;
+      for (const auto& card : cards) present.insert(card.model);
+      return fail(Code::kNotFound,
+                  fmt::format("no card here is a '{}'; there are: {}", request.model, fmt::join(present, ", ")),
+                  "--model");
+    }
+    std::vector<std::string> literals;
+    literals.reserve(models.size());
+    for (const auto& name : models) literals.push_back(string_literal(name));
+    exactly.selectors.push_back(
+        fmt::format("device.attributes[\"accelerator.heddle.dev\"].model in [{}]", fmt::join(literals, ", ")));
+  }
+  model::ClaimSpec spec;
+  if (request.memory_bytes) exactly.capacity["memory"] = Quantity::bytes(*request.memory_bytes);
+  if (request.memory_bytes || request.memory_percent) {
+    exactly.capacity["cores"] = Quantity::from_int(request.cores.value_or(0));
+  }
+  if (request.memory_percent) {
+    model::OpaqueConfig config;
+    config.requests = {std::string(kClaimRequest)};
+    config.driver = "accelerator.heddle.dev";
+    config.parameters_json = fmt::format(
+        R"({{"apiVersion":"heddle.dev/v1alpha1","kind":"ShareConfig","memoryPercent":{}}})", *request.memory_percent);
+    spec.config.push_back(std::move(config));
+  }
+  model::DeviceRequest device_request;
+  device_request.name = std::string(kClaimRequest);
+  device_request.exactly = std::move(exactly);
+  spec.requests.push_back(std::move(device_request));
+  if (request.count > 1) {
+    spec.constraints.push_back({{std::string(kClaimRequest)}, "", "accelerator.heddle.dev/uuid"});
+  }
+  return spec;
+}
+
+std::string describe(const JobRequest& request) {
+  std::string what;
+  if (!request.memory_bytes && !request.memory_percent) {
+    what = request.count == 1 ? "a whole card" : fmt::format("{} whole cards", request.count);
+  } else {
+    const std::string memory = request.memory_bytes ? format_bytes(*request.memory_bytes)
+                                                    : fmt::format("{}% of the memory", *request.memory_percent);
+    const int64_t cores = request.cores.value_or(0);
+    what = memory + (cores > 0 ? fmt::format(" and {}% of the compute", cores) : std::string()) +
+           (request.count == 1 ? " of a card" : fmt::format(" of each of {} cards", request.count));
+  }
+  if (!request.model.empty()) what += fmt::format(" ({})", request.model);
+  return what;
+}
+
+std::string format_bytes(int64_t bytes) {
+  constexpr std::array<std::pair<int64_t, std::string_view>, 3> kUnits = {
+      {{int64_t{1} << 40, "Ti"}, {int64_t{1} << 30, "Gi"}, {kMebibyte, "Mi"}}};
+  for (const auto& [unit, name] : kUnits) {
+    if (bytes >= unit && bytes % unit == 0) return fmt::format("{}{}", bytes / unit, name);
+  }
+  return fmt::format("{}", bytes);
+}
+
+}  // namespace heddle::standalone

@@ -1,0 +1,104 @@
+// A job of the standalone form: a command that asked for a share, as the queue and the ledger know it. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "model/claim.h"
+#include "vendors/vendor.h"
+
+namespace heddle::standalone {
+
+enum class Lifetime {
+  kAttached,  // ends with its client
+  kDetached,  // goes on without a terminal; its output is in the job's folder
+};
+
+enum class Patience {
+  kWait,    // queue until there is room
+  kRefuse,  // start now, or not at all
+};
+
+// What `heddle run` asks for. Neither memory nor cores: whole cards.
+struct JobRequest {
+  std::string name;  // for people; may be empty
+  std::vector<std::string> command;
+  std::string directory;                  // where it was asked, for people
+  int64_t count = 1;                      // cards, each with the share below
+  std::optional<int64_t> memory_bytes;    // a card, whole MiB
+  std::optional<int64_t> memory_percent;  // of a card's memory, 1..100
+  std::optional<int64_t> cores;           // percent of a card's compute, 0 (no cap) .. 100 (alone)
+  std::string model;                      // part of a model's name, in any case; empty: any
+  int64_t priority = 0;                   // higher goes first
+  Lifetime lifetime = Lifetime::kAttached;
+  Patience patience = Patience::kWait;
+  friend bool operator==(const JobRequest&, const JobRequest&) = default;
+};
+
+// A process that keeps its identity when pids are used again and when the machine restarts.
+struct ProcessId {
+  int64_t pid = 0;  // 0: none
+  int64_t start_ticks = 0;
+  std::string boot_id;
+  friend bool operator==(const ProcessId&, const ProcessId&) = default;
+};
+
+struct Owner {
+  int64_t uid = 0;
+  int64_t gid = 0;
+  std::string name;
+};
+
+enum class JobState {
+  kWaiting,  // in the queue
+  kGranted,  // its share is written down, its command is not started yet
+  kRunning,
+  kEnded,
+};
+
+struct Job {
+  int64_t id = 0;   // counts up; the age in the queue
+  std::string uid;  // names its claim
+  JobState state = JobState::kWaiting;
+  JobRequest request;
+  Owner owner;
+  Time submitted;
+  std::optional<Time> granted;
+  std::optional<Time> started;
+  std::optional<Time> ended;
+  ProcessId client;  // `heddle run`; while waiting and granted the job lives as long as this
+  ProcessId runner;  // parent of the command; while running the job lives as long as this
+  std::optional<model::Allocation> allocation;
+  std::optional<int64_t> exit_code;
+  std::string outcome;  // once ended: why, in words
+};
+
+std::string_view state_name(JobState state);
+Result<JobState> parse_state(std::string_view text);
+
+// The request as JSON, for the API and the ledger. parse_request checks everything that a request alone can tell.
+// Errors: kInvalidArgument; `field` is the flag of `heddle run` ("--memory").
+std::string request_json(const JobRequest& request);
+Result<JobRequest> parse_request(std::string_view json);
+Result<void> check_request(const JobRequest& request);
+
+// "8Gi" -> bytes. A unit is required, and a whole number of MiB. Errors: kInvalidArgument with the fix; field is empty.
+Result<int64_t> parse_memory(std::string_view text);
+
+// The claim that the request means on these cards: one request, named kClaimRequest, on the class kClass.
+// Errors: kNotFound when no card has the model (lists those that are there).
+inline constexpr std::string_view kClaimRequest = "card";
+inline constexpr std::string_view kClass = "heddle";
+Result<model::ClaimSpec> claim_spec(const JobRequest& request, const std::vector<vendors::Card>& cards);
+
+// "5000Mi and 50% of the compute of a card", "2 whole cards".
+std::string describe(const JobRequest& request);
+// "3000Mi", "8Gi": the largest binary unit that is exact, from bytes.
+std::string format_bytes(int64_t bytes);
+
+}  // namespace heddle::standalone

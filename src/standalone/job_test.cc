@@ -1,0 +1,158 @@
+#include "standalone/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heddle::standalone {
+namespace {
+
+using testing::HasSubstr;
+
+JobRequest share(int64_t mebibytes, std::optional<int64_t> cores) {
+  JobRequest request;
+  request.command = {"true"};
+  request.memory_bytes = mebibytes << 20;
+  request.cores = cores;
+  return request;
+}
+
+std::vector<vendors::Card> cards() {
+  vendors::Card h100;
+  h100.model = "NVIDIA H100 80GB HBM3";
+  vendors::Card l4;
+  l4.model = "NVIDIA L4";
+  return {h100, h100, l4};
+}
+
+TEST(ParseMemory, TakesUnitsAndRefusesEverythingElseWithTheFix) {
+  struct Case {
+    const char* text;
+    int64_t bytes;  // -1: refused
+    const char* message;
+  };
+  const std::vector<Case> cases = {
+      {"8Gi", int64_t{8} << 30, ""},
+      {"3000Mi", int64_t{3000} << 20, ""},
+      {"1Mi", 1 << 20, ""},
+      {"1.5Gi", int64_t{1536} << 20, ""},
+      {"1048576", 1 << 20, ""},
+      {"8", -1, "write 8Gi or 8Mi"},
+      {"0", -1, "no unit"},
+      {"8GB", -1, "such as 8Gi"},
+      {"", -1, "such as 8Gi"},
+      {"-8Gi", -1, "too little"},
+      {"1Ki", -1, "the least is 1Mi"},
+      {"24G", -1, "write 22889Mi"},
+      {"9000000Ti", -1, "more than any card"},
+  };
+  for (const auto& c : cases) {
+    const auto bytes = parse_memory(c.text);
+    if (c.bytes >= 0) {
+      ASSERT_TRUE(bytes) << c.text << ": " << bytes.error().text();
+      EXPECT_EQ(*bytes, c.bytes) << c.text;
+    } else {
+      ASSERT_FALSE(bytes) << c.text;
+      EXPECT_THAT(bytes.error().text(), HasSubstr(c.message)) << c.text;
+    }
+  }
+}
+
+TEST(CheckRequest, NamesTheFlag) {
+  struct Case {
+    const char* what;
+    std::function<void(JobRequest&)> change;
+    const char* flag;
+  };
+  const std::vector<Case> cases = {
+      {"no command", [](JobRequest& r) { r.command.clear(); }, ""},
+      {"no cards", [](JobRequest& r) { r.count = 0; }, "--count"},
+      {"too many cards", [](JobRequest& r) { r.count = 33; }, "--count"},
+      {"memory twice", [](JobRequest& r) { r.memory_percent = 10; }, "--memory-percent"},
+      {"negative memory", [](JobRequest& r) { r.memory_bytes = -(1 << 20); }, "--memory"},
+      {"part of a MiB", [](JobRequest& r) { r.memory_bytes = (1 << 20) + 1; }, "--memory"},
+      {"0 percent", [](JobRequest& r) { r.memory_bytes.reset(), r.memory_percent = 0; }, "--memory-percent"},
+      {"101 percent", [](JobRequest& r) { r.memory_bytes.reset(), r.memory_percent = 101; }, "--memory-percent"},
+      {"150 cores", [](JobRequest& r) { r.cores = 150; }, "--cores"},
+      {"-1 cores", [](JobRequest& r) { r.cores = -1; }, "--cores"},
+      {"cores alone", [](JobRequest& r) { r.memory_bytes.reset(), r.cores = 30; }, "--cores"},
+      {"priority", [](JobRequest& r) { r.priority = INT64_MIN; }, "--priority"},
+  };
+  for (const auto& c : cases) {
+    auto request = share(3000, std::nullopt);
+    EXPECT_TRUE(check_request(request));
+    c.change(request);
+    const auto checked = check_request(request);
+    ASSERT_FALSE(checked) << c.what;
+    EXPECT_EQ(checked.error().code, Code::kInvalidArgument);
+    EXPECT_EQ(checked.error().field, c.flag) << c.what;
+    EXPECT_FALSE(parse_request(request_json(request))) << c.what << ": the daemon must check too";
+  }
+}
+
+TEST(RequestJson, ComesBackAsItWas) {
+  auto request = share(3000, 30);
+  request.name = "a \"name\"";
+  request.model = "H100";
+  request.count = 2;
+  request.priority = 7;
+  request.patience = Patience::kRefuse;
+  request.lifetime = Lifetime::kDetached;
+  EXPECT_EQ(parse_request(request_json(request)).value(), request);
+  for (const char* bad : {"", "[]", "null", R"({"command":"true"})", R"({"command":[1]})",
+                          R"({"command":["a"],"count":"2"})", R"({"command":["a"],"count":1.5})",
+                          R"({"command":["a"],"memoryBytes":18446744073709551615})", R"({"command":["a"],"name":3})"}) {
+    EXPECT_FALSE(parse_request(bad)) << bad;
+  }
+}
+
+TEST(ClaimSpec, SaysWhatWasAsked) {
+  const auto spec = claim_spec(share(3000, 30), cards()).value();
+  ASSERT_EQ(spec.requests.size(), 1U);
+  const auto& exactly = *spec.requests[0].exactly;
+  EXPECT_EQ(exactly.capacity.at("memory"), Quantity::bytes(int64_t{3000} << 20));
+  EXPECT_EQ(exactly.capacity.at("cores"), Quantity::from_int(30));
+  EXPECT_TRUE(spec.constraints.empty());
+  EXPECT_TRUE(spec.config.empty());
+
+  EXPECT_EQ(claim_spec(share(3000, std::nullopt), cards())->requests[0].exactly->capacity.at("cores"),
+            Quantity::from_int(0))
+      << "a share always names cores; without --cores it has no cap and no guarantee";
+
+  JobRequest whole;
+  whole.command = {"true"};
+  whole.count = 2;
+  const auto cards_spec = claim_spec(whole, cards()).value();
+  EXPECT_TRUE(cards_spec.requests[0].exactly->capacity.empty());
+  EXPECT_EQ(cards_spec.requests[0].exactly->count, 2);
+  EXPECT_EQ(cards_spec.constraints.at(0).distinct_attribute, "accelerator.heddle.dev/uuid");
+
+  JobRequest percent = whole;
+  percent.count = 1;
+  percent.memory_percent = 25;
+  const auto percent_spec = claim_spec(percent, cards()).value();
+  EXPECT_THAT(percent_spec.config.at(0).parameters_json, HasSubstr("\"memoryPercent\":25"));
+  EXPECT_EQ(percent_spec.requests[0].exactly->capacity.count("memory"), 0U);
+}
+
+TEST(ClaimSpec, FindsModelsByAPartOfTheirName) {
+  auto request = share(3000, 30);
+  request.model = "h100";
+  EXPECT_EQ(claim_spec(request, cards())->requests[0].exactly->selectors.at(0),
+            R"(device.attributes["accelerator.heddle.dev"].model in ["NVIDIA H100 80GB HBM3"])");
+  request.model = "A100";
+  const auto missing = claim_spec(request, cards());
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().field, "--model");
+  EXPECT_THAT(missing.error().message, HasSubstr("NVIDIA H100 80GB HBM3, NVIDIA L4"));
+}
+
+TEST(FormatBytes, UsesTheLargestExactUnit) {
+  EXPECT_EQ(format_bytes(int64_t{3000} << 20), "3000Mi");
+  EXPECT_EQ(format_bytes(int64_t{8} << 30), "8Gi");
+  EXPECT_EQ(format_bytes(int64_t{1} << 40), "1Ti");
+  EXPECT_EQ(format_bytes(0), "0");
+  EXPECT_EQ(format_bytes(1000), "1000");
+}
+
+}  // namespace
+}  // namespace heddle::standalone
