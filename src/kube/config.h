@@ -18,6 +18,7 @@ struct Config {
   std::string client_cert_data;
   std::string client_key_data;
   bool insecure_skip_verify = false;
+  std::string proxy_url;               // empty: by the environment (https_proxy, no_proxy), never for loopback
   std::string name_space = "default";  // of the context
   std::string user_agent = "heddle/" HEDDLE_VERSION;
 };
@@ -26,10 +27,15 @@ struct Config {
 // kUnsupported for exec and auth-provider users.
 Result<Config> load_kubeconfig(const std::string& path, const std::string& context = {});
 
-// KUBERNETES_SERVICE_HOST and the service account of the pod.
-Result<Config> in_cluster_config(const std::string& host, const std::string& port);
+inline constexpr const char* kServiceAccountFolder = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-// The usual order: explicit path if not empty, else KUBECONFIG's value if not empty, else in-cluster.
+// KUBERNETES_SERVICE_HOST and the service account of the pod. Errors: kInvalidArgument (not in a pod), kNotFound (no
+// token).
+Result<Config> in_cluster_config(const std::string& host, const std::string& port,
+                                 const std::string& folder = kServiceAccountFolder);
+
+// The usual order: explicit path if not empty, else KUBECONFIG's value if not empty, else in-cluster. KUBECONFIG must
+// name one file: a list of files to be merged is kUnsupported.
 Result<Config> default_config(const std::string& explicit_path);
 
 }  // namespace heddle::kube

@@ -1,7 +1,8 @@
 // Leader election over coordination.k8s.io/v1 Lease, made for one writer (design: "One writer").
 //
-// is_leader() is true only while now < the last confirmed renewal + renew_deadline on the monotonic clock, measured from
-// *before* the renewal was sent. A new leader becomes leader lease_duration + write_timeout after it last saw the old holder renew.
+// is_leader() is true only while now < the last confirmed renewal + renew_deadline on the monotonic clock, measured
+// from *before* the renewal was sent. A new leader becomes leader lease_duration + write_timeout after it last saw the
+// old holder renew.
 #pragma once
 
 #include <functional>
@@ -26,7 +27,8 @@ struct LeaseOptions {
 
 class LeaderLease {
  public:
-  // on_change(true) when this process becomes the leader, on_change(false) when it stops; on a thread of the lease's own.
+  // on_change(true) when this process becomes the leader, on_change(false) when it stops; on a thread of the lease's
+  // own.
   static std::unique_ptr<LeaderLease> start(LeaseOptions options, Client& client, const Clock& clock, const Logger& log,
                                             std::function<void(bool)> on_change);
   // Gives the lease back if held.

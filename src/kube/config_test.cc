@@ -1,0 +1,160 @@
+#include "kube/config.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <string>
+
+#include "base/file.h"
+
+namespace heddle::kube {
+namespace {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = ::testing::TempDir() + "heddle-config-XXXXXX";
+    path_ = ::mkdtemp(name.data());
+  }
+  ~TemporaryFolder() { std::ignore = remove_tree(path_); }
+  [[nodiscard]] std::string write(const std::string& name, const std::string& content) const {
+    const std::string path = path_ + "/" + name;
+    EXPECT_TRUE(write_file_atomic(path, content, 0600));
+    return path;
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// cluster and user are the YAML of their inner objects, in flow style.
+std::string kubeconfig(const std::string& cluster, const std::string& user, const std::string& name_space = "") {
+  return "apiVersion: v1\nkind: Config\ncurrent-context: x\n"
+         "contexts: [{name: w, context: {cluster: nope, user: u}}, {name: x, context: {cluster: c, user: u" +
+         (name_space.empty() ? std::string() : ", namespace: " + name_space) +
+         "}}]\nclusters: [{name: c, cluster: " + cluster + "}]\nusers: [{name: u, user: " + user + "}]\n";
+}
+
+const std::string kServer = "{server: 'https://h:6443/'}";
+
+TEST(Kubeconfig, ReadsDataFilesAndTokens) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write(
+      "config", kubeconfig("{server: 'https://h:6443/', certificate-authority-data: Q0EgcGVt, proxy-url: 'http://p:1'}",
+                           "{token: secret, client-certificate: pki/c.pem, client-key-data: S0VZ}", "team"));
+  const auto config = load_kubeconfig(path);
+  ASSERT_TRUE(config) << config.error().text();
+  EXPECT_EQ(config->server, "https://h:6443");
+  EXPECT_EQ(config->ca_data, "CA pem");
+  EXPECT_EQ(config->ca_file, "");
+  EXPECT_EQ(config->token, "secret");
+  EXPECT_EQ(config->client_cert_file, folder.path() + "/pki/c.pem");
+  EXPECT_EQ(config->client_key_data, "KEY");
+  EXPECT_EQ(config->proxy_url, "http://p:1");
+  EXPECT_EQ(config->name_space, "team");
+}
+
+TEST(Kubeconfig, DataWinsOverFileAndAbsolutePathsStay) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write(
+      "config", kubeconfig("{server: 'http://h', certificate-authority: /x, certificate-authority-data: Q0EgcGVt}",
+                           "{tokenFile: /run/token}"));
+  const auto config = load_kubeconfig(path);
+  ASSERT_TRUE(config) << config.error().text();
+  EXPECT_EQ(config->ca_data, "CA pem");
+  EXPECT_EQ(config->ca_file, "");
+  EXPECT_EQ(config->token_file, "/run/token");
+  EXPECT_EQ(config->name_space, "default");
+}
+
+struct BadCase {
+  const char* name;
+  std::string text;
+  Code code;
+  const char* field;  // a part of Error::text()
+};
+
+class BadKubeconfig : public ::testing::TestWithParam<BadCase> {};
+
+TEST_P(BadKubeconfig, NamesTheField) {
+  const TemporaryFolder folder;
+  const auto config = load_kubeconfig(folder.write("config", GetParam().text));
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().code, GetParam().code) << config.error().text();
+  EXPECT_NE(config.error().text().find(GetParam().field), std::string::npos) << config.error().text();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, BadKubeconfig,
+    ::testing::Values(
+        BadCase{"exec", kubeconfig(kServer, "{exec: {command: aws}}"), Code::kUnsupported, "users[0].user.exec"},
+        BadCase{"auth_provider", kubeconfig(kServer, "{auth-provider: {name: gcp}}"), Code::kUnsupported,
+                "users[0].user.auth-provider"},
+        BadCase{"basic", kubeconfig(kServer, "{username: a, password: b}"), Code::kUnsupported,
+                "users[0].user.username"},
+        BadCase{"impersonate", kubeconfig(kServer, "{as: root}"), Code::kUnsupported, "users[0].user.as"},
+        BadCase{"cert_without_key", kubeconfig(kServer, "{client-certificate: c.pem}"), Code::kInvalidArgument,
+                "users[0].user.client-key"},
+        BadCase{"key_without_cert", kubeconfig(kServer, "{client-key: c.pem}"), Code::kInvalidArgument,
+                "users[0].user.client-certificate"},
+        BadCase{"not_base64", kubeconfig("{server: 'https://h', certificate-authority-data: '!!'}", "{}"),
+                Code::kInvalidArgument, "clusters[0].cluster.certificate-authority-data"},
+        BadCase{"base64_cut", kubeconfig("{server: 'https://h', certificate-authority-data: 'QUJDR'}", "{}"),
+                Code::kInvalidArgument, "clusters[0].cluster.certificate-authority-data"},
+        BadCase{"no_server", kubeconfig("{}", "{}"), Code::kInvalidArgument, "clusters[0].cluster.server"},
+        BadCase{"bad_scheme", kubeconfig("{server: 'ftp://h'}", "{}"), Code::kInvalidArgument,
+                "clusters[0].cluster.server"},
+        BadCase{"skip_is_no_bool", kubeconfig("{server: 'https://h', insecure-skip-tls-verify: maybe}", "{}"),
+                Code::kInvalidArgument, "clusters[0].cluster.insecure-skip-tls-verify"},
+        BadCase{"skip_with_ca",
+                kubeconfig("{server: 'https://h', insecure-skip-tls-verify: true, certificate-authority: a}", "{}"),
+                Code::kInvalidArgument, "clusters[0].cluster.insecure-skip-tls-verify"},
+        BadCase{"server_name", kubeconfig("{server: 'https://h', tls-server-name: other}", "{}"), Code::kUnsupported,
+                "clusters[0].cluster.tls-server-name"},
+        BadCase{"token_is_a_list", kubeconfig(kServer, "{token: [a]}"), Code::kInvalidArgument, "users[0].user.token"},
+        BadCase{"no_such_user",
+                "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: z}}]\n"
+                "clusters: [{name: c, cluster: {server: 'https://h'}}]\nusers: []\n",
+                Code::kInvalidArgument, "users"},
+        BadCase{"no_current_context", "kind: Config\n", Code::kInvalidArgument, "current-context"},
+        BadCase{"no_such_context", "current-context: q\n", Code::kInvalidArgument, "contexts"},
+        BadCase{"contexts_is_text", "current-context: q\ncontexts: z\n", Code::kInvalidArgument, "contexts"},
+        BadCase{"empty", "", Code::kInvalidArgument, "config"},
+        BadCase{"not_yaml", "a: [", Code::kInvalidArgument, "config"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+TEST(Kubeconfig, TheNamedContextIsUsed) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("config", kubeconfig(kServer, "{}"));
+  EXPECT_TRUE(load_kubeconfig(path, "x"));
+  const auto other = load_kubeconfig(path, "w");
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().field, "clusters");
+}
+
+TEST(Kubeconfig, AMissingFileIsNotFound) {
+  const auto config = load_kubeconfig("/nonexistent/config");
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().code, Code::kNotFound);
+}
+
+TEST(InClusterConfig, UsesTheServiceAccount) {
+  const TemporaryFolder folder;
+  std::ignore = folder.write("token", "t\n");
+  EXPECT_FALSE(in_cluster_config("10.0.0.1", "443", folder.path()));
+  std::ignore = folder.write("ca.crt", "pem");
+  std::ignore = folder.write("namespace", "heddle-system\n");
+  const auto config = in_cluster_config("fd00::1", "443", folder.path());
+  ASSERT_TRUE(config) << config.error().text();
+  EXPECT_EQ(config->server, "https://[fd00::1]:443");
+  EXPECT_EQ(config->token_file, folder.path() + "/token");
+  EXPECT_EQ(config->ca_file, folder.path() + "/ca.crt");
+  EXPECT_EQ(config->name_space, "heddle-system");
+  const auto outside = in_cluster_config("", "", folder.path());
+  ASSERT_FALSE(outside);
+  EXPECT_EQ(outside.error().field, "KUBERNETES_SERVICE_HOST");
+}
+
+}  // namespace
+}  // namespace heddle::kube
