@@ -20,7 +20,7 @@ struct LeaseOptions {
   std::string name = "heddle-controller";
   std::string identity;  // unique for this process
   Duration lease_duration = Duration::seconds(15);
-  Duration renew_deadline = Duration::seconds(10);
+  Duration renew_deadline = Duration::seconds(10);  // less than lease_duration (else half of that is taken)
   Duration retry_period = Duration::seconds(2);
   Duration write_timeout = Duration::seconds(5);  // the longest that a write of a leader may be under way
 };
@@ -31,7 +31,7 @@ class LeaderLease {
   // own.
   static std::unique_ptr<LeaderLease> start(LeaseOptions options, Client& client, const Clock& clock, const Logger& log,
                                             std::function<void(bool)> on_change);
-  // Gives the lease back if held.
+  // Gives the lease back if held: end all writes before. Not on its own thread.
   virtual ~LeaderLease() = default;
   // Ask before each write. Thread-safe, cheap.
   [[nodiscard]] virtual bool is_leader() const = 0;
