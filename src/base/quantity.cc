@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
@@ -401,6 +402,99 @@ int Quantity::compare(const Quantity& other) const {
   const int magnitude =
       compare_magnitude(to_decimal(unscaled_, scale_, big()), to_decimal(other.unscaled_, other.scale_, other.big()));
   return sign() < 0 ? -magnitude : magnitude;
+}
+
+namespace {
+
+constexpr int64_t kLongestSum = 4096;
+
+// The larger minus the smaller magnitude, or their sum; both with the same scale and the same number of digits.
+std::string add_digits(const std::string& a, const std::string& b) {
+  std::string sum(a.size(), '0');
+  int carry = 0;
+  for (size_t i = a.size(); i-- > 0;) {
+    const int digit = (a[i] - '0') + (b[i] - '0') + carry;
+    sum[i] = static_cast<char>('0' + digit % 10);
+    carry = digit / 10;
+  }
+  if (carry != 0) sum.insert(sum.begin(), '1');
+  return sum;
+}
+
+std::string subtract_digits(const std::string& larger, const std::string& smaller) {
+  std::string difference(larger.size(), '0');
+  int borrow = 0;
+  for (size_t i = larger.size(); i-- > 0;) {
+    int digit = larger[i] - smaller[i] - borrow;
+    borrow = digit < 0 ? 1 : 0;
+    digit += borrow * 10;
+    difference[i] = static_cast<char>('0' + digit);
+  }
+  return difference;
+}
+
+std::optional<Decimal> sum_of(Decimal a, Decimal b) {
+  if (a.digits.empty()) return b;
+  if (b.digits.empty()) return a;
+  const int64_t scale = std::min(a.scale, b.scale);
+  for (Decimal* number : {&a, &b}) {
+    const int64_t zeros = number->scale - scale;
+    if (zeros > kLongestSum) return std::nullopt;
+    number->digits.append(static_cast<size_t>(zeros), '0');
+    number->scale = scale;
+  }
+  const bool a_larger = compare_magnitude(a, b) >= 0;
+  const size_t length = std::max(a.digits.size(), b.digits.size());
+  for (Decimal* number : {&a, &b}) number->digits.insert(0, length - number->digits.size(), '0');
+  Decimal sum{.negative = a_larger ? a.negative : b.negative, .digits = {}, .scale = scale};
+  if (a.negative == b.negative) {
+    sum.digits = add_digits(a.digits, b.digits);
+  } else {
+    sum.digits = a_larger ? subtract_digits(a.digits, b.digits) : subtract_digits(b.digits, a.digits);
+  }
+  strip_leading_zeros(sum.digits);
+  strip_trailing_zeros(sum);
+  return sum;
+}
+
+}  // namespace
+
+std::optional<Quantity> Quantity::plus(const Quantity& other) const {
+  const auto sum = sum_of(to_decimal(unscaled_, scale_, big()), to_decimal(other.unscaled_, other.scale_, other.big()));
+  if (!sum) return std::nullopt;
+  Quantity result;
+  result.format_ = sign() == 0 ? other.format_ : format_;
+  if (sum->digits.empty()) return result;
+  result.scale_ = static_cast<int32_t>(sum->scale);
+  if (const auto unscaled = to_int64(sum->negative, sum->digits)) {
+    result.unscaled_ = *unscaled;
+  } else {
+    result.unscaled_ = sum->negative ? -1 : 1;
+    result.big_ = (sum->negative ? "-" : "") + sum->digits;
+  }
+  return result;
+}
+
+Quantity Quantity::negated() const {
+  Quantity result;
+  result.format_ = format_;
+  if (sign() == 0) return result;
+  result.scale_ = scale_;
+  Decimal number = to_decimal(unscaled_, scale_, big());
+  if (const auto unscaled = to_int64(!number.negative, number.digits)) {
+    result.unscaled_ = *unscaled;
+  } else {
+    result.unscaled_ = number.negative ? 1 : -1;
+    result.big_ = (number.negative ? "" : "-") + number.digits;
+  }
+  return result;
+}
+
+double Quantity::approximate() const {
+  const Decimal number = to_decimal(unscaled_, scale_, big());
+  const std::string text =
+      (number.negative ? "-" : "") + (number.digits.empty() ? "0" : number.digits) + "e" + std::to_string(number.scale);
+  return std::strtod(text.c_str(), nullptr);
 }
 
 }  // namespace heddle

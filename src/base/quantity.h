@@ -38,6 +38,13 @@ class Quantity {
   // needs a suffix beyond E is written with zeros ("1000E"), where upstream drops the exponent and so the value.
   [[nodiscard]] std::string to_string() const;
 
+  // Exact; the notation is this one's, or the other's when this is 0, as Quantity.Add() has it. Nothing when the sum
+  // would need more than some thousand digits.
+  [[nodiscard]] std::optional<Quantity> plus(const Quantity& other) const;
+  [[nodiscard]] Quantity negated() const;
+  // The nearest double, as AsApproximateFloat64().
+  [[nodiscard]] double approximate() const;
+
   // By value, exactly; the notation does not matter.
   [[nodiscard]] int compare(const Quantity& other) const;
   friend bool operator==(const Quantity& a, const Quantity& b) { return a.compare(b) == 0; }

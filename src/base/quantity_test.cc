@@ -134,3 +134,39 @@ TEST(QuantityTest, WritesBytesInBinarySuffixes) {
 
 }  // namespace
 }  // namespace heddle
+
+namespace heddle {
+namespace {
+
+TEST(QuantityArithmetic, IsExact) {
+  struct Addition {
+    const char* a;
+    const char* b;
+    const char* sum;
+  };
+  for (const Addition& c : {Addition{"1", "2", "3"},
+                            {"1Gi", "1Mi", "1025Mi"},
+                            {"500m", "500m", "1"},
+                            {"1", "-1", "0"},
+                            {"-3", "1", "-2"},
+                            {"9223372036854775807", "1", "9223372036854775808"},
+                            {"1n", "1", "1000000001n"},
+                            {"0", "1Ki", "1Ki"},
+                            {"100", "-99999999999999999999", "-99999999999999999899"}}) {
+    auto sum = Quantity::parse(c.a)->plus(*Quantity::parse(c.b));
+    ASSERT_TRUE(sum) << c.a << " + " << c.b;
+    EXPECT_EQ(*sum, *Quantity::parse(c.sum)) << c.a << " + " << c.b << " = " << sum->to_string();
+    auto back = sum->plus(Quantity::parse(c.b)->negated());
+    ASSERT_TRUE(back);
+    EXPECT_EQ(*back, *Quantity::parse(c.a)) << c.a << " + " << c.b << " - " << c.b;
+  }
+}
+
+TEST(QuantityArithmetic, ApproximatesAndGivesUpOnNumbersTooFarApart) {
+  EXPECT_DOUBLE_EQ(Quantity::parse("1500m")->approximate(), 1.5);
+  EXPECT_DOUBLE_EQ(Quantity::parse("1Gi")->approximate(), 1073741824.0);
+  EXPECT_FALSE(Quantity::parse("1e100000")->plus(*Quantity::parse("1")));
+}
+
+}  // namespace
+}  // namespace heddle

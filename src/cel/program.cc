@@ -1,0 +1,138 @@
+#include "cel/program.h"
+
+#include <fmt/format.h>
+
+#include "cel/checker.h"
+#include "cel/interpreter.h"
+
+namespace heddle::cel {
+
+namespace {
+
+// Calls whose value on constants never changes. Those that make lists are left out: their lists could be appended to.
+bool foldable(std::string_view function) {
+  for (std::string_view name : {"quantity", "semver", "duration", "timestamp", "ip", "cidr", "url", "int", "uint",
+                                "double", "string", "bool", "bytes", "-_", "!_"})
+    if (function == name) return true;
+  return false;
+}
+
+}  // namespace
+
+// Resolves names to slots and implementations, and computes what is constant.
+class Planner {
+ public:
+  explicit Planner(Program& program) : program_(program) {}
+
+  Result<void> run() {
+    HEDDLE_CHECK_OK(plan(*program_.tree_.root));
+    return {};
+  }
+
+ private:
+  struct Scope {
+    std::string_view name;
+    int slot;
+  };
+
+  Result<void> plan(Node& node) {
+    if (node.kind == NodeKind::kComprehension) return plan_comprehension(node);
+    for (Node* child : node.children) HEDDLE_CHECK_OK(plan(*child));
+    if (node.kind == NodeKind::kIdent) plan_ident(node);
+    if (node.kind == NodeKind::kCall) return plan_call(node);
+    return {};
+  }
+
+  void plan_ident(Node& node) {
+    for (auto it = scopes_.rbegin(); it != scopes_.rend(); ++it) {
+      if (it->name != node.text) continue;
+      node.slot = it->slot;
+      return;
+    }
+    if (node.text == "device" || node.type->kind != TypeKind::kType) return;
+    node.kind = NodeKind::kConstant;
+    node.constant = Value::type(node.type->parameters.empty() ? node.type : node.type->parameters[0]);
+  }
+
+  Result<void> plan_call(Node& node) {
+    node.function = find_implementation(node.text);
+    if (node.function == nullptr)
+      return fail(Code::kInternal, fmt::format("function '{}' has no implementation", node.text));
+    if (!foldable(node.text)) return {};
+    for (const Node* child : node.children)
+      if (child->kind != NodeKind::kConstant) return {};
+    std::vector<Value> no_slots;
+    Evaluation evaluation(program_.folded_, kRuntimeCostLimit);
+    Value value = Interpreter(evaluation, nullptr, no_slots).evaluate(node);
+    bool literal = node.text == "duration" || node.text == "timestamp";
+    if (value.is_error() && literal)
+      return fail(Code::kInvalidArgument, fmt::format("compilation failed: invalid {} argument at {}", node.text,
+                                                      location_text(program_.expression_, node.offset)));
+    // An error stays a call: it may never be reached.
+    if (value.is_error() || value.is(Kind::kList) || value.is(Kind::kMap)) return {};
+    node.kind = NodeKind::kConstant;
+    node.constant = value;
+    return {};
+  }
+
+  Result<void> plan_comprehension(Node& node) {
+    HEDDLE_CHECK_OK(plan(*node.children[0]));
+    HEDDLE_CHECK_OK(plan(*node.children[1]));
+    size_t outer = scopes_.size();
+    node.accu_slot = declare(node.accu_var);
+    size_t block = scopes_.size();
+    node.iter_slot = declare(node.iter_var);
+    if (!node.iter_var2.empty()) node.iter2_slot = declare(node.iter_var2);
+    HEDDLE_CHECK_OK(plan(*node.children[2]));
+    HEDDLE_CHECK_OK(plan(*node.children[3]));
+    scopes_.resize(block);
+    HEDDLE_CHECK_OK(plan(*node.children[4]));
+    scopes_.resize(outer);
+    return {};
+  }
+
+  int declare(std::string_view name) {
+    scopes_.push_back({name, program_.slots_});
+    return program_.slots_++;
+  }
+
+  Program& program_;
+  std::vector<Scope> scopes_;
+};
+
+Result<std::shared_ptr<const Program>> Program::compile(std::string_view expression, const Environment& environment) {
+  std::shared_ptr<Program> program(new Program());
+  program->expression_ = expression;
+  auto explain = [](Error error) {
+    error.message = "compilation failed: " + error.message;
+    return tl::unexpected<Error>(std::move(error));
+  };
+  if (auto parsed = parse(program->expression_, program->tree_); !parsed) return explain(std::move(parsed).error());
+  auto type = check(program->tree_, environment, program->types_, program->expression_);
+  if (!type) return explain(std::move(type).error());
+  if ((*type)->kind != TypeKind::kBool && !is_dyn(**type))
+    return fail(Code::kInvalidArgument,
+                fmt::format("must evaluate to bool or the unknown type, not {}", type_text(**type)));
+  HEDDLE_CHECK_OK(Planner(*program).run());
+  return program;
+}
+
+Evaluator::Evaluator(uint64_t cost_limit) : cost_limit_(cost_limit) {}
+Evaluator::~Evaluator() = default;
+
+Result<bool> Evaluator::matches(const Program& program, const DeviceView& device) {
+  if (!device.error().empty()) return fail(Code::kInvalidArgument, device.error());
+  arena_.reset();
+  if (slots_.size() < static_cast<size_t>(program.slots())) slots_.resize(static_cast<size_t>(program.slots()));
+  Evaluation evaluation(arena_, cost_limit_);
+  Value value = Interpreter(evaluation, &device, slots_).evaluate(program.root());
+  last_cost_ = evaluation.cost();
+  if (evaluation.stopped()) return fail(Code::kInvalidArgument, "operation cancelled: actual cost limit exceeded");
+  if (value.is_error()) return fail(Code::kInvalidArgument, std::string(value.as_text()));
+  if (!value.is(Kind::kBool))
+    return fail(Code::kInvalidArgument,
+                fmt::format("CEL result of type {} could not be converted to bool", kind_name(value.kind())));
+  return value.as_bool();
+}
+
+}  // namespace heddle::cel

@@ -1,0 +1,62 @@
+// A selector compiled once and evaluated against many devices.
+//
+// Thread rule: a Program is immutable and shared; an Evaluator belongs to one thread and reuses its memory.
+// Cost: an evaluation of the usual shapes (comparisons of attributes and capacities with constants) allocates nothing.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "cel/arena.h"
+#include "cel/device.h"
+#include "cel/environment.h"
+#include "cel/syntax.h"
+
+namespace heddle::cel {
+
+inline constexpr uint64_t kRuntimeCostLimit = 1'000'000;
+
+class Program {
+ public:
+  // Errors: kInvalidArgument "compilation failed: ..." with what is wrong and where ("at 1:7"), or "must evaluate to
+  // bool or the unknown type, not int".
+  static Result<std::shared_ptr<const Program>> compile(std::string_view expression, const Environment& environment);
+
+  [[nodiscard]] const std::string& expression() const { return expression_; }
+  [[nodiscard]] const Node& root() const { return *tree_.root; }
+  [[nodiscard]] int slots() const { return slots_; }
+
+ private:
+  friend class Planner;
+  Program() = default;
+
+  std::string expression_;
+  SyntaxTree tree_;
+  TypeTable types_;
+  Arena folded_;  // values of calls on constants, computed once
+  int slots_ = 0;
+};
+
+class Evaluator {
+ public:
+  explicit Evaluator(uint64_t cost_limit = kRuntimeCostLimit);
+  ~Evaluator();
+  Evaluator(const Evaluator&) = delete;
+  Evaluator& operator=(const Evaluator&) = delete;
+
+  // Whether the device is selected. Errors: kInvalidArgument with the language's message ("no such key: x", "actual
+  // cost limit exceeded", "CEL result of type list could not be converted to bool").
+  Result<bool> matches(const Program& program, const DeviceView& device);
+  // What the last evaluation was charged.
+  [[nodiscard]] uint64_t last_cost() const { return last_cost_; }
+
+ private:
+  Arena arena_;
+  std::vector<Value> slots_;
+  uint64_t cost_limit_;
+  uint64_t last_cost_ = 0;
+};
+
+}  // namespace heddle::cel
