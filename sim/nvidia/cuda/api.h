@@ -1,0 +1,13 @@
+// cuda.h with every version and per-thread variant of every function declared, and these alone exported.
+#pragma once
+
+#define __CUDA_API_VERSION_INTERNAL
+#pragma GCC visibility push(default)
+#include <cuda.h>
+extern "C" {
+// Symbols of the real library that the header has only as inline functions.
+CUresult cuGetProcAddress_ptsz(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags);
+CUresult cuGetProcAddress_v2_ptsz(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags,
+                                  CUdriverProcAddressQueryResult* symbolStatus);
+}
+#pragma GCC visibility pop

@@ -1,0 +1,276 @@
+#include "cuda/driver.h"
+
+#include <pthread.h>
+#include <strings.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "cuda/pool.h"
+
+namespace nvsim {
+namespace {
+
+void after_fork_in_child() {
+  driver().view.close_in_child();
+}
+
+// The cards in the driver's own order: the fastest first, or by PCI address.
+std::vector<Card*> ordered_cards(MachineView& view) {
+  std::vector<Card*> cards;
+  for (const auto& card : view.cards()) {
+    cards.push_back(card.get());
+  }
+  const char* order = secure_getenv("CUDA_DEVICE_ORDER");
+  if (order == nullptr || std::string_view(order) != "PCI_BUS_ID") {
+    std::stable_sort(cards.begin(), cards.end(), [](Card* left, Card* right) {
+      const auto speed = [](const CardConfig& config) { return std::uint64_t{config.sms} * config.sm_clock_mhz; };
+      return speed(left->config()) > speed(right->config());
+    });
+  }
+  return cards;
+}
+
+// One entry of CUDA_VISIBLE_DEVICES: an index, or the beginning of a UUID that fits one card. MIG names fit none, as
+// on cards with the mode off.
+Card* card_of_entry(const std::vector<Card*>& cards, std::string_view entry) {
+  std::size_t index = 0;
+  const auto result = std::from_chars(entry.data(), entry.data() + entry.size(), index);
+  if (result.ec == std::errc() && result.ptr == entry.data() + entry.size()) {
+    return index < cards.size() ? cards[index] : nullptr;
+  }
+  Card* found = nullptr;
+  for (Card* card : cards) {
+    const std::string_view uuid = card->config().uuid;
+    if (entry.size() >= 5 && entry.size() <= uuid.size() && strncasecmp(uuid.data(), entry.data(), entry.size()) == 0) {
+      if (found != nullptr) {
+        return nullptr;
+      }
+      found = card;
+    }
+  }
+  return found;
+}
+
+// As the real driver: the list ends at the first entry that names no card, and a card named twice is none at all.
+std::vector<Card*> visible_cards(MachineView& view) {
+  const std::vector<Card*> cards = ordered_cards(view);
+  const char* variable = getenv("CUDA_VISIBLE_DEVICES");
+  if (variable == nullptr) {
+    return cards;
+  }
+  std::vector<Card*> visible;
+  std::string_view rest = variable;
+  while (!rest.empty()) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    std::string_view entry = rest.substr(0, comma);
+    entry.remove_prefix(std::min(entry.find_first_not_of(' '), entry.size()));
+    Card* card = card_of_entry(cards, entry);
+    if (card == nullptr) {
+      break;
+    }
+    if (std::find(visible.begin(), visible.end(), card) != visible.end()) {
+      return {};
+    }
+    visible.push_back(card);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return visible;
+}
+
+CUresult initialise() {
+  Driver& self = driver();
+  const std::lock_guard guard(self.mutex);
+  if (self.ready) {
+    return CUDA_SUCCESS;
+  }
+  if (!self.opened) {
+    const int error = self.view.open();
+    if (error == EPROTO) {
+      return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    }
+    if (error != 0) {
+      return CUDA_ERROR_NO_DEVICE;
+    }
+    self.mark.set();
+    pthread_atfork(nullptr, nullptr, after_fork_in_child);
+    self.opened = true;
+  }
+  if (self.view.machine().init_fault != 0) {
+    return CUDA_ERROR_NO_DEVICE;
+  }
+  for (Card* card : visible_cards(self.view)) {
+    auto device = std::make_unique<Device>();
+    device->card = card;
+    device->ordinal = static_cast<int>(self.devices.size());
+    self.devices.push_back(std::move(device));
+  }
+  self.ready = !self.devices.empty();
+  return self.ready ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+}
+
+}  // namespace
+
+Driver& driver() {
+  // Never destroyed: other threads may still be in a call when the process ends.
+  static Driver* instance = new Driver();
+  return *instance;
+}
+
+CUresult check_ready() {
+  const Driver& self = driver();
+  return self.ready && !self.mark.in_child() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+Device* device_at(CUdevice ordinal) {
+  const auto& devices = driver().devices;
+  return ordinal >= 0 && static_cast<std::size_t>(ordinal) < devices.size()
+             ? devices[static_cast<std::size_t>(ordinal)].get()
+             : nullptr;
+}
+
+CUresult check_card(Device& device) {
+  return device.card->lost() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+std::vector<Context*>& context_stack() {
+  thread_local std::vector<Context*> stack;
+  return stack;
+}
+
+CUresult current_context(Context*& context) {
+  if (context_stack().empty() || context_stack().back() == nullptr) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  context = context_stack().back();
+  const std::lock_guard guard(driver().mutex);
+  return driver().contexts.contains(context) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+std::uint64_t usable_bytes(const CardConfig& config) {
+  return config.memory_bytes - config.memory_reserved_bytes;
+}
+
+CUresult charge_up_to(Device& device, std::uint64_t bytes, std::uint64_t& taken) {
+  Card& card = *device.card;
+  const Card::Lock lock(card);
+  if (!lock.ok() || !card.attach()) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const std::uint64_t used = card.used_bytes();
+  const std::uint64_t usable = usable_bytes(card.config());
+  taken = std::min(bytes, usable - std::min(used, usable)) / kGranularity * kGranularity;
+  card.slot().memory_bytes += taken;
+  return CUDA_SUCCESS;
+}
+
+CUresult charge(Device& device, std::uint64_t bytes) {
+  Card& card = *device.card;
+  const Card::Lock lock(card);
+  if (!lock.ok() || !card.attach()) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const std::uint64_t used = card.used_bytes();
+  const std::uint64_t usable = usable_bytes(card.config());
+  if (used > usable || bytes > usable - used) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  card.slot().memory_bytes += bytes;
+  return CUDA_SUCCESS;
+}
+
+void uncharge(Device& device, std::uint64_t bytes) {
+  Card& card = *device.card;
+  const Card::Lock lock(card);
+  if (lock.ok() && card.slot_index() >= 0) {
+    card.slot().memory_bytes -= std::min(bytes, card.slot().memory_bytes);
+  }
+}
+
+CUresult memory_info(Device& device, std::uint64_t& free, std::uint64_t& total) {
+  Card& card = *device.card;
+  const Card::Lock lock(card);
+  if (!lock.ok()) {
+    return CUDA_ERROR_UNKNOWN;
+  }
+  total = usable_bytes(card.config());
+  free = total - std::min(total, card.used_bytes());
+  return CUDA_SUCCESS;
+}
+
+CUdeviceptr map_addresses(std::uint64_t span, bool low) {
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (low ? MAP_32BIT : 0);
+  // Device addresses are multiples of 2 MiB: map more and give back the ends.
+  const std::uint64_t padded = span + kGranularity;
+  void* data = mmap(nullptr, padded, PROT_READ | PROT_WRITE, flags, -1, 0);
+  if (data == MAP_FAILED) {
+    return 0;
+  }
+  madvise(data, padded, MADV_DONTDUMP);
+  const auto start = reinterpret_cast<CUdeviceptr>(data);
+  const CUdeviceptr base = round_up(start, kGranularity);
+  if (base > start) {
+    munmap(data, base - start);
+  }
+  if (start + padded > base + span) {
+    munmap(reinterpret_cast<void*>(base + span), start + padded - base - span);
+  }
+  return base;
+}
+
+void unmap_addresses(CUdeviceptr base, std::uint64_t span) {
+  munmap(reinterpret_cast<void*>(base), span);
+}
+
+Range* find_range(CUdeviceptr address) {
+  auto& ranges = driver().ranges;
+  auto after = ranges.upper_bound(address);
+  if (after == ranges.begin()) {
+    return nullptr;
+  }
+  Range& range = std::prev(after)->second;
+  return address < range.base + std::max<std::uint64_t>(range.size, 1) ? &range : nullptr;
+}
+
+void add_range(Range range) {
+  const std::lock_guard guard(driver().mutex);
+  range.id = driver().next_id++;
+  driver().ranges[range.base] = range;
+}
+
+void drop_ranges_of(Context& context) {
+  std::vector<Range> dropped;
+  {
+    const std::lock_guard guard(driver().mutex);
+    auto& ranges = driver().ranges;
+    for (auto entry = ranges.begin(); entry != ranges.end();) {
+      const bool owned = entry->second.context == &context;
+      if (owned) {
+        dropped.push_back(entry->second);
+      }
+      entry = owned ? ranges.erase(entry) : std::next(entry);
+    }
+  }
+  for (const Range& range : dropped) {
+    if (range.kind != Kind::kRegistered) {
+      unmap_addresses(range.base, range.span);
+    }
+    if (range.pool != nullptr) {
+      pool_give_back(*range.pool, range.size);
+    }
+    uncharge(*range.device, range.charged);
+  }
+}
+
+}  // namespace nvsim
+
+CUresult cuInit(unsigned int flags) {
+  if (nvsim::driver().mark.in_child()) {
+    return CUDA_ERROR_NOT_INITIALIZED;  // the driver cannot start over in a forked child
+  }
+  return flags != 0 ? CUDA_ERROR_INVALID_VALUE : nvsim::initialise();
+}

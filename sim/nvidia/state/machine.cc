@@ -1,0 +1,284 @@
+#include "state/machine.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdlib>
+#include <ctime>
+#include <tuple>
+
+#include "state/schedule.h"
+
+namespace nvsim {
+namespace {
+
+constexpr int kLowestDescriptor = 700;
+constexpr std::size_t kPage = 4096;
+
+struct flock byte_lock(short type, std::int64_t offset) {
+  struct flock lock = {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = offset;
+  lock.l_len = 1;
+  return lock;
+}
+
+int lock_call(int descriptor, int command, struct flock& lock) {
+  int result = 0;
+  do {
+    result = fcntl(descriptor, command, &lock);
+  } while (result != 0 && errno == EINTR);
+  return result;
+}
+
+// Opens with a descriptor of at least kLowestDescriptor where the limit allows it.
+int open_high(const std::string& path) {
+  const int low = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (low < 0) {
+    return -1;
+  }
+  const int high = fcntl(low, F_DUPFD_CLOEXEC, kLowestDescriptor);
+  if (high < 0) {
+    return low;
+  }
+  ::close(low);
+  return high;
+}
+
+std::uint64_t own_pid_namespace() {
+  struct stat info = {};
+  return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
+}
+
+}  // namespace
+
+std::int64_t monotonic_ns() {
+  timespec time = {};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+}
+
+std::string device_folder() {
+  const char* root = secure_getenv("NVSIM_ROOT");
+  return std::string(root == nullptr ? "" : root) + "/dev";
+}
+
+int SharedFile::open(const std::string& path, std::size_t size) {
+  const int descriptor = open_high(path);
+  if (descriptor < 0) {
+    return errno;
+  }
+  struct stat info = {};
+  if (fstat(descriptor, &info) != 0 || info.st_size < static_cast<off_t>(size)) {
+    ::close(descriptor);
+    return EPROTO;
+  }
+  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (data == MAP_FAILED) {
+    const int error = errno;
+    ::close(descriptor);
+    return error;
+  }
+  // A child has no part in the locks of this description, so it must not keep the description alive.
+  madvise(data, size, MADV_DONTFORK);
+  path_ = path;
+  device_ = info.st_dev;
+  inode_ = info.st_ino;
+  descriptor_ = descriptor;
+  data_ = data;
+  return 0;
+}
+
+int SharedFile::descriptor() {
+  struct stat info = {};
+  if (descriptor_ >= 0 && fstat(descriptor_, &info) == 0 && info.st_dev == device_ && info.st_ino == inode_) {
+    return descriptor_;
+  }
+  descriptor_ = open_high(path_);
+  if (descriptor_ >= 0 && (fstat(descriptor_, &info) != 0 || info.st_dev != device_ || info.st_ino != inode_)) {
+    ::close(descriptor_);
+    descriptor_ = -1;
+  }
+  return descriptor_;
+}
+
+void SharedFile::close_in_child() {
+  struct stat info = {};
+  if (descriptor_ >= 0 && fstat(descriptor_, &info) == 0 && info.st_dev == device_ && info.st_ino == inode_) {
+    ::close(descriptor_);
+  }
+  descriptor_ = -1;
+}
+
+std::unique_ptr<Card> Card::open(const std::string& folder, int minor) {
+  std::unique_ptr<Card> card(new Card());
+  if (card->file_.open(folder + "/nvidia" + std::to_string(minor), sizeof(CardState)) != 0) {
+    return nullptr;
+  }
+  if (card->state().magic != kCardMagic || card->state().version != kLayoutVersion) {
+    return nullptr;
+  }
+  return card;
+}
+
+Card::Lock::Lock(Card& card) : card_(card) {
+  card_.mutex_.lock();
+  const int descriptor = card_.file_.descriptor();
+  struct flock lock = byte_lock(F_WRLCK, kMutexByte);
+  if (descriptor >= 0 && lock_call(descriptor, F_OFD_SETLKW, lock) == 0) {
+    ok_ = true;
+    card_.reap();
+    now_ = monotonic_ns();
+    advance(card_.state(), now_);
+  }
+}
+
+Card::Lock::~Lock() {
+  if (ok_) {
+    struct flock lock = byte_lock(F_UNLCK, kMutexByte);
+    lock_call(card_.file_.descriptor(), F_OFD_SETLK, lock);
+  }
+  card_.mutex_.unlock();
+}
+
+bool Card::alive(int slot) {
+  struct flock lock = byte_lock(F_WRLCK, kAliveByte + slot);
+  // A question that cannot be asked is no sign of death.
+  return lock_call(file_.descriptor(), F_OFD_GETLK, lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+void Card::reap() {
+  CardState& card = state();
+  for (std::uint64_t left = card.used_mask; left != 0; left &= left - 1) {
+    const int index = std::countr_zero(left);
+    if (index != slot_ && !alive(index)) {
+      card.used_mask &= ~(1ULL << index);
+    }
+  }
+}
+
+bool Card::take_alive_lock(int slot) {
+  const int descriptor = ::open(file_.path().c_str(), O_RDWR | O_CLOEXEC);
+  if (descriptor < 0) {
+    return false;
+  }
+  struct flock lock = byte_lock(F_WRLCK, kAliveByte + slot);
+  void* pin = MAP_FAILED;
+  if (lock_call(descriptor, F_OFD_SETLK, lock) == 0) {
+    pin = mmap(nullptr, kPage, PROT_READ, MAP_SHARED, descriptor, 0);
+  }
+  if (pin != MAP_FAILED) {
+    madvise(pin, kPage, MADV_DONTFORK);
+    pin_ = pin;
+  }
+  ::close(descriptor);
+  return pin != MAP_FAILED;
+}
+
+void Card::take_pid_lock() {
+  struct flock lock = byte_lock(F_WRLCK, kPidByte + slot_);
+  lock_call(file_.descriptor(), F_SETLK, lock);
+}
+
+bool Card::attach() {
+  if (slot_ >= 0) {
+    take_pid_lock();
+    return true;
+  }
+  CardState& card = state();
+  const int index = std::countr_one(card.used_mask);
+  if (index >= kMaxProcesses || !take_alive_lock(index)) {
+    return false;
+  }
+  ProcessSlot& slot = card.slots[index];
+  slot.serial = ++card.next_serial;
+  slot.own_pid = getpid();
+  slot.pid_namespace = own_pid_namespace();
+  slot.contexts = 0;
+  slot.memory_bytes = 0;
+  slot.busy_ns = 0;
+  slot.kernels = 0;
+  std::fill(std::begin(slot.buckets), std::end(slot.buckets), Bucket{});
+  std::fill(std::begin(slot.queues), std::end(slot.queues), Queue{});
+  slot_ = index;
+  // After the last close of another descriptor of this file: such a close drops the record locks of the process.
+  take_pid_lock();
+  card.used_mask |= 1ULL << index;
+  return true;
+}
+
+void Card::detach() {
+  if (slot_ < 0) {
+    return;
+  }
+  state().used_mask &= ~(1ULL << slot_);
+  struct flock lock = byte_lock(F_UNLCK, kPidByte + slot_);
+  lock_call(file_.descriptor(), F_SETLK, lock);
+  munmap(pin_, kPage);
+  pin_ = nullptr;
+  slot_ = -1;
+}
+
+std::uint64_t Card::used_bytes() {
+  std::uint64_t sum = 0;
+  for (std::uint64_t left = state().used_mask; left != 0; left &= left - 1) {
+    sum += state().slots[std::countr_zero(left)].memory_bytes;
+  }
+  return sum;
+}
+
+std::int64_t Card::pid_of(int slot) {
+  const ProcessSlot& process = state().slots[slot];
+  struct flock lock = byte_lock(F_WRLCK, kPidByte + slot);
+  if (lock_call(file_.descriptor(), F_GETLK, lock) == 0 && lock.l_type != F_UNLCK) {
+    seen_[slot] = {process.serial, lock.l_pid};
+    return lock.l_pid;
+  }
+  // Not locked as this process sees it: its own slot, or one whose program closed the descriptor since.
+  if (seen_[slot].serial == process.serial) {
+    return seen_[slot].pid;
+  }
+  return process.pid_namespace == own_pid_namespace() ? process.own_pid : 0;
+}
+
+bool Card::lost() {
+  while (__atomic_load_n(&state().faults.hang, __ATOMIC_RELAXED) != 0) {
+    usleep(10'000);
+  }
+  return __atomic_load_n(&state().faults.lost, __ATOMIC_RELAXED) != 0;
+}
+
+int MachineView::open() {
+  const std::string folder = device_folder();
+  if (const int error = control_.open(folder + "/nvidiactl", sizeof(Machine)); error != 0) {
+    return error;
+  }
+  if (machine().magic != kMachineMagic || machine().version != kLayoutVersion) {
+    return EPROTO;
+  }
+  for (int minor = 0; minor < kMaxCards; ++minor) {
+    if (std::unique_ptr<Card> card = Card::open(folder, minor)) {
+      cards_.push_back(std::move(card));
+    }
+  }
+  std::sort(cards_.begin(), cards_.end(), [](const auto& left, const auto& right) {
+    const CardConfig &a = left->config(), &b = right->config();
+    return std::tie(a.domain, a.bus, a.device) < std::tie(b.domain, b.bus, b.device);
+  });
+  return 0;
+}
+
+void MachineView::close_in_child() {
+  control_.close_in_child();
+  for (const auto& card : cards_) {
+    card->close_in_child();
+  }
+}
+
+}  // namespace nvsim

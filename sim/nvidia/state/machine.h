@@ -1,0 +1,125 @@
+// Access to the files of the simulated machine from one process: mapping, the mutex of a card, registration of this
+// process on a card, and the end of processes that are gone. Used by both libraries and by the nvsim tool.
+//
+// How a dead process is recognised: a registered process holds an open-file-description lock on its slot's byte through
+// a mapping without a descriptor. closefrom() cannot drop it, a forked child does not inherit it (MADV_DONTFORK), exec
+// and death end it. So the lock is the process's life, whatever happens to its descriptors; no time-out is involved.
+//
+// How its pid is known in another pid namespace: it also holds a POSIX record lock on a second byte; F_GETLK answers
+// with the holder's pid in the namespace of whoever asks. closefrom() drops that one, so it is taken again at the next
+// call and readers remember what they saw.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "state/layout.h"
+
+namespace nvsim {
+
+std::int64_t monotonic_ns();
+
+// <root>/dev, with root from the environment variable NVSIM_ROOT (empty: the real /dev).
+std::string device_folder();
+
+// A state file mapped shared. The descriptor sits high in the table, where programs that count descriptors or close
+// the low ones do not meet it.
+class SharedFile {
+ public:
+  SharedFile() = default;
+  SharedFile(const SharedFile&) = delete;
+  SharedFile& operator=(const SharedFile&) = delete;
+
+  // Zero or an errno. EPROTO: not a state file of this layout.
+  int open(const std::string& path, std::size_t size);
+  void* data() const { return data_; }
+  const std::string& path() const { return path_; }
+  // The descriptor, opened again if the program closed it. -1: the file is no longer reachable.
+  int descriptor();
+  // Closes the descriptor in a forked child, which has no part in the locks.
+  void close_in_child();
+
+ private:
+  std::string path_;
+  std::uint64_t device_ = 0, inode_ = 0;
+  int descriptor_ = -1;
+  void* data_ = nullptr;
+};
+
+// One card as this process sees it. Thread-safe; lives until the process ends.
+class Card {
+ public:
+  // Null when the file cannot be opened for reading and writing, or is no state file of this layout.
+  static std::unique_ptr<Card> open(const std::string& folder, int minor);
+
+  CardState& state() { return *static_cast<CardState*>(file_.data()); }
+  const CardConfig& config() { return state().config; }
+
+  // Holds the card; the state is up to date and free of dead processes from construction on.
+  class Lock {
+   public:
+    explicit Lock(Card& card);
+    ~Lock();
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+    bool ok() const { return ok_; }
+    std::int64_t now() const { return now_; }
+
+   private:
+    Card& card_;
+    bool ok_ = false;
+    std::int64_t now_ = 0;
+  };
+
+  // Registers this process (idempotent). False: the card has no slot left. Caller holds the lock.
+  bool attach();
+  // Ends the registration. Caller holds the lock.
+  void detach();
+  // This process's slot, -1 before attach().
+  int slot_index() const { return slot_; }
+  ProcessSlot& slot() { return state().slots[slot_]; }
+  // Memory in use by processes. Caller holds the lock.
+  std::uint64_t used_bytes();
+  // The pid of a slot's process as this process sees it, 0: it lies outside this pid namespace. Caller holds the lock.
+  std::int64_t pid_of(int slot);
+  // Waits while the card hangs, then tells whether it is lost.
+  bool lost();
+  void close_in_child() { file_.close_in_child(); }
+
+ private:
+  Card() = default;
+  bool alive(int slot);
+  void reap();
+  bool take_alive_lock(int slot);
+  void take_pid_lock();
+
+  struct SeenPid {
+    std::uint64_t serial = 0;
+    std::int64_t pid = 0;
+  };
+
+  std::mutex mutex_;
+  SharedFile file_;
+  int slot_ = -1;
+  void* pin_ = nullptr;  // the mapping that keeps the liveness lock
+  SeenPid seen_[kMaxProcesses];
+};
+
+// What this process can see of the machine.
+class MachineView {
+ public:
+  // 0 or an errno of /dev/nvidiactl. Cards whose file cannot be opened are not there. Sorted by PCI address.
+  int open();
+  Machine& machine() { return *static_cast<Machine*>(control_.data()); }
+  const std::vector<std::unique_ptr<Card>>& cards() const { return cards_; }
+  void close_in_child();
+
+ private:
+  SharedFile control_;
+  std::vector<std::unique_ptr<Card>> cards_;
+};
+
+}  // namespace nvsim

@@ -1,0 +1,211 @@
+#include "state/schedule.h"
+
+#include <algorithm>
+#include <array>
+
+namespace nvsim {
+namespace {
+
+struct Active {
+  Item* item;
+  Queue* queue;
+};
+
+using ActiveList = std::array<Active, kMaxStreams>;
+
+Item& item_at(ProcessSlot& slot, int queue, std::uint64_t position) {
+  return slot.items[queue][position % kQueueDepth];
+}
+
+// Finishes what takes no time at the heads of the queues: events, waits that are met, kernels that have run. Repeats,
+// since one queue can free another.
+void settle(ProcessSlot& slot, std::int64_t now) {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int index = 0; index < kMaxStreams; ++index) {
+      Queue& queue = slot.queues[index];
+      while (queue.head < queue.tail) {
+        const Item& item = item_at(slot, index, queue.head);
+        if (item.kind == ItemKind::kKernel) {
+          if (item.remaining_ns > 0) {
+            break;
+          }
+          slot.kernels += 1;
+        } else if (item.kind == ItemKind::kEvent) {
+          Event& event = slot.events[item.target % kMaxEvents];
+          event.time_ns = now;
+          event.done = std::max(event.done, item.number);
+        } else if (slot.queues[item.target % kMaxStreams].head < item.number) {
+          break;
+        }
+        queue.done_ns = now;
+        queue.head += 1;
+        moved = true;
+      }
+    }
+  }
+}
+
+int collect(ProcessSlot& slot, ActiveList& active) {
+  int count = 0;
+  for (int index = 0; index < kMaxStreams; ++index) {
+    Queue& queue = slot.queues[index];
+    if (queue.head < queue.tail) {
+      Item& item = item_at(slot, index, queue.head);
+      if (item.kind == ItemKind::kKernel) {
+        active[static_cast<std::size_t>(count++)] = {&item, &queue};
+      }
+    }
+  }
+  return count;
+}
+
+bool runnable(CardState& card, int index) {
+  ActiveList active;
+  return (card.used_mask >> index & 1U) != 0 && collect(card.slots[index], active) > 0;
+}
+
+// The next slot with work after `from` in the round; `from` itself comes last. -1: none has work.
+int next_runnable(CardState& card, int from) {
+  for (int step = 1; step <= kMaxProcesses; ++step) {
+    const int index = (from + step + kMaxProcesses) % kMaxProcesses;
+    if (runnable(card, index)) {
+      return index;
+    }
+  }
+  return -1;
+}
+
+void bill(Bucket* buckets, std::int64_t start, std::int64_t busy) {
+  const std::int64_t number = start / kBucketNs;
+  Bucket& bucket = buckets[number % kBuckets];
+  if (bucket.number != number) {
+    bucket.busy_ns = 0;
+    bucket.number = number;
+  }
+  bucket.busy_ns += busy;
+}
+
+void give_card(CardState& card, int next) {
+  Schedule& schedule = card.schedule;
+  const bool other = schedule.resident != next || schedule.resident_serial != card.slots[next].serial;
+  const bool first = schedule.resident < 0;
+  schedule.switch_until_ns = schedule.now_ns + (other && !first ? card.config.switch_ns : 0);
+  schedule.slice_end_ns = schedule.switch_until_ns + card.config.slice_ns;
+  schedule.resident_serial = card.slots[next].serial;
+  schedule.resident = next;
+  schedule.current = next;
+}
+
+std::int64_t bucket_end(std::int64_t now) {
+  return (now / kBucketNs + 1) * kBucketNs;
+}
+
+// Runs the current slot's kernels side by side up to `limit` or the first end among them.
+void run_current(CardState& card, std::int64_t limit) {
+  Schedule& schedule = card.schedule;
+  ProcessSlot& slot = card.slots[schedule.current];
+  ActiveList active;
+  const int count = collect(slot, active);
+  std::int64_t demand = 0;
+  for (int index = 0; index < count; ++index) {
+    demand += active[static_cast<std::size_t>(index)].item->sms;
+  }
+  // When the kernels together want more SMs than there are, each gets its part and takes longer.
+  const std::int64_t sms = std::max<std::int64_t>(1, card.config.sms);
+  const std::int64_t scale = std::max(demand, sms);
+  std::int64_t step = std::max<std::int64_t>(1, limit - schedule.now_ns);
+  for (int index = 0; index < count; ++index) {
+    const std::int64_t left = active[static_cast<std::size_t>(index)].item->remaining_ns;
+    step = std::min(step, std::max<std::int64_t>(1, (left * scale + sms - 1) / sms));
+  }
+  for (int index = 0; index < count; ++index) {
+    Item& item = *active[static_cast<std::size_t>(index)].item;
+    const std::int64_t done = scale == sms ? step : std::max<std::int64_t>(1, step * sms / scale);
+    item.remaining_ns = std::max<std::int64_t>(0, item.remaining_ns - done);
+  }
+  slot.busy_ns += step;
+  schedule.busy_ns += step;
+  bill(slot.buckets, schedule.now_ns, step);
+  bill(schedule.buckets, schedule.now_ns, step);
+  schedule.now_ns += step;
+  settle(slot, schedule.now_ns);
+}
+
+// Makes sure that the right slot has the card. False: nobody has work.
+bool choose(CardState& card) {
+  Schedule& schedule = card.schedule;
+  const bool has_work = schedule.current >= 0 && runnable(card, schedule.current);
+  if (has_work && schedule.now_ns < schedule.slice_end_ns) {
+    return true;
+  }
+  const int next = next_runnable(card, schedule.current < 0 ? schedule.resident : schedule.current);
+  if (next < 0) {
+    schedule.current = -1;
+    return false;
+  }
+  give_card(card, next);
+  return true;
+}
+
+}  // namespace
+
+void advance(CardState& card, std::int64_t now) {
+  Schedule& schedule = card.schedule;
+  if (schedule.now_ns > now) {
+    schedule.now_ns = now;  // the files are older than the last boot
+  }
+  while (schedule.now_ns < now) {
+    if (!choose(card)) {
+      schedule.now_ns = now;
+      return;
+    }
+    if (schedule.switch_until_ns > schedule.now_ns) {
+      const std::int64_t end = std::min(now, schedule.switch_until_ns);
+      schedule.switch_ns += end - schedule.now_ns;
+      schedule.now_ns = end;
+      continue;
+    }
+    run_current(card, std::min({now, schedule.slice_end_ns, bucket_end(schedule.now_ns)}));
+  }
+}
+
+void push(CardState& card, int slot_index, int queue_index, const Item& item) {
+  ProcessSlot& slot = card.slots[slot_index];
+  Queue& queue = slot.queues[queue_index];
+  item_at(slot, queue_index, queue.tail) = item;
+  queue.tail += 1;
+  if (queue.tail - queue.head == 1) {
+    settle(slot, card.schedule.now_ns);
+  }
+}
+
+bool has_room(const ProcessSlot& slot, int queue, std::uint64_t count) {
+  return slot.queues[queue].tail - slot.queues[queue].head + count <= kQueueDepth;
+}
+
+std::int64_t earliest_end(const CardState& card, int slot_index, int queue_index, std::uint64_t position) {
+  const ProcessSlot& slot = card.slots[slot_index];
+  const Queue& queue = slot.queues[queue_index];
+  std::int64_t work = 0;
+  for (std::uint64_t at = queue.head; at < std::min(position, queue.tail); ++at) {
+    const Item& item = slot.items[queue_index][at % kQueueDepth];
+    work += item.kind == ItemKind::kKernel ? item.remaining_ns : 0;
+  }
+  return card.schedule.now_ns + work;
+}
+
+unsigned busy_percent(const Bucket* buckets, std::int64_t now, std::int64_t window) {
+  const std::int64_t last = now / kBucketNs;
+  const std::int64_t whole = std::clamp<std::int64_t>(window / kBucketNs, 1, kBuckets - 2);
+  std::int64_t busy = 0;
+  for (int index = 0; index < kBuckets; ++index) {
+    if (buckets[index].number >= last - whole && buckets[index].number <= last) {
+      busy += buckets[index].busy_ns;
+    }
+  }
+  const std::int64_t span = whole * kBucketNs + now % kBucketNs;
+  return static_cast<unsigned>(std::clamp<std::int64_t>((busy * 100 + span / 2) / span, 0, 100));
+}
+
+}  // namespace nvsim

@@ -1,0 +1,286 @@
+// nvsim: makes, shows, breaks and removes a simulated NVIDIA machine. Exit codes: 0 done, 1 usage, 3 an error.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <optional>
+
+#include "state/machine.h"
+#include "state/schedule.h"
+#include "tool/config.h"
+
+namespace nvsim {
+namespace {
+
+constexpr int kUsage = 1;
+constexpr int kError = 3;
+constexpr std::uint64_t kXidEvent = 0x8;
+constexpr std::uint64_t kDoubleBitEvent = 0x2;
+
+constexpr const char* kHelp =
+    "usage: nvsim create  --config cards.yaml (--root DIR | --dev DIR)   make the machine's files\n"
+    "       nvsim show    (--root DIR | --dev DIR)                       cards, memory, processes, load\n"
+    "       nvsim fault   (--root DIR | --dev DIR) --kind KIND [--card MINOR] [--value N]\n"
+    "       nvsim destroy (--root DIR | --dev DIR)                       remove the files\n"
+    "kinds: init (every init fails; value: the NVML code, 9), lost, hang, xid (value: the XID), ecc (value: how many\n"
+    "       uncorrectable errors), ecc-corrected, clear (card: its faults; without --card: also init)\n";
+
+struct Options {
+  std::string verb;
+  std::map<std::string, std::string> values;
+};
+
+int fail(const std::string& text, int code = kError) {
+  std::cerr << "nvsim: " << text << "\n";
+  return code;
+}
+
+std::optional<Options> parse(int count, char** arguments) {
+  Options options;
+  if (count < 2) {
+    return std::nullopt;
+  }
+  options.verb = arguments[1];
+  for (int index = 2; index + 1 < count; index += 2) {
+    const std::string key = arguments[index];
+    if (key != "--config" && key != "--root" && key != "--dev" && key != "--card" && key != "--kind" &&
+        key != "--value") {
+      return std::nullopt;
+    }
+    options.values[key.substr(2)] = arguments[index + 1];
+  }
+  const bool placed = options.values.contains("root") != options.values.contains("dev");
+  return count % 2 == 0 && placed ? std::optional(options) : std::nullopt;
+}
+
+std::string folder_of(const Options& options) {
+  const auto dev = options.values.find("dev");
+  return dev != options.values.end() ? dev->second : options.values.at("root") + "/dev";
+}
+
+std::optional<std::int64_t> number_of(const Options& options, const std::string& key) {
+  const auto found = options.values.find(key);
+  std::int64_t value = 0;
+  if (found == options.values.end()) {
+    return std::nullopt;
+  }
+  const std::string& text = found->second;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  return result.ec == std::errc() && result.ptr == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+// Makes a new file beside, lets `fill` write its head, and renames it, so that nobody ever maps a half-made state.
+template <typename State, typename Fill>
+bool write_state(const std::string& path, Fill fill) {
+  const std::string scratch = path + ".new";
+  const int descriptor = ::open(scratch.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor < 0) {
+    return false;
+  }
+  void* data = MAP_FAILED;
+  // Like the device nodes: open to every user, whatever the umask says.
+  if (fchmod(descriptor, 0666) == 0 && ftruncate(descriptor, sizeof(State)) == 0) {
+    data = mmap(nullptr, sizeof(State), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  }
+  ::close(descriptor);
+  if (data == MAP_FAILED) {
+    return false;
+  }
+  fill(*static_cast<State*>(data));
+  munmap(data, sizeof(State));
+  return rename(scratch.c_str(), path.c_str()) == 0;
+}
+
+int create(const Options& options) {
+  const std::string folder = folder_of(options);
+  const auto config = options.values.find("config");
+  if (config == options.values.end()) {
+    return fail("create needs --config cards.yaml", kUsage);
+  }
+  char host[256] = "";
+  gethostname(host, sizeof(host) - 1);
+  const LoadedConfig loaded = load_config(config->second, std::string(host) + ":" + folder);
+  if (!loaded.error.empty()) {
+    return fail(loaded.error);
+  }
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  for (const CardConfig& card : loaded.config.cards) {
+    const std::string path = folder + "/nvidia" + std::to_string(card.minor);
+    const bool made = write_state<CardState>(path, [&](CardState& state) {
+      state.magic = kCardMagic;
+      state.version = kLayoutVersion;
+      state.config = card;
+      state.schedule.current = -1;
+      state.schedule.resident = -1;
+      state.schedule.now_ns = monotonic_ns();
+    });
+    if (!made) {
+      return fail(path + ": " + std::strerror(errno));
+    }
+  }
+  const std::string control = folder + "/nvidiactl";
+  if (!write_state<Machine>(control, [&](Machine& machine) { machine = loaded.config.machine; })) {
+    return fail(control + ": " + std::strerror(errno));
+  }
+  std::cout << "created " << loaded.config.cards.size() << " card(s) in " << folder << "\n";
+  return 0;
+}
+
+void show_card(Card& card) {
+  const Card::Lock lock(card);
+  const CardConfig& config = card.config();
+  const unsigned load = busy_percent(card.state().schedule.buckets, lock.now(), 1'000'000'000);
+  std::printf("card %u  %s  %s  %04x:%02x:%02x.0  memory %llu/%llu MiB (reserved %llu)  load %u%%%s%s\n", config.minor,
+              config.name, config.uuid, config.domain, config.bus, config.device,
+              static_cast<unsigned long long>(card.used_bytes() >> 20U),
+              static_cast<unsigned long long>(config.memory_bytes >> 20U),
+              static_cast<unsigned long long>(config.memory_reserved_bytes >> 20U), load,
+              card.state().faults.lost != 0 ? "  LOST" : "", card.state().faults.hang != 0 ? "  HANGS" : "");
+  for (std::uint64_t left = card.state().used_mask; left != 0; left &= left - 1) {
+    const int index = std::countr_zero(left);
+    const ProcessSlot& slot = card.state().slots[index];
+    std::printf("  pid %lld  memory %llu MiB  contexts %u  busy %.3f s  kernels %lld  load %u%%\n",
+                static_cast<long long>(card.pid_of(index)), static_cast<unsigned long long>(slot.memory_bytes >> 20U),
+                slot.contexts, static_cast<double>(slot.busy_ns) / 1e9, static_cast<long long>(slot.kernels),
+                busy_percent(slot.buckets, lock.now(), 1'000'000'000));
+  }
+}
+
+int show(const Options& options) {
+  const std::string folder = folder_of(options);
+  SharedFile control;
+  if (const int error = control.open(folder + "/nvidiactl", sizeof(Machine)); error != 0) {
+    return fail(folder + "/nvidiactl: " + std::strerror(error));
+  }
+  const Machine& machine = *static_cast<Machine*>(control.data());
+  std::printf("driver %s  cuda %d.%d%s\n", machine.driver_version, machine.cuda_version / 1000,
+              machine.cuda_version % 1000 / 10, machine.init_fault != 0 ? "  INIT FAILS" : "");
+  for (int minor = 0; minor < kMaxCards; ++minor) {
+    if (const std::unique_ptr<Card> card = Card::open(folder, minor)) {
+      show_card(*card);
+    }
+  }
+  return 0;
+}
+
+void post_event(Card& card, std::uint64_t type, std::uint64_t data) {
+  Faults& faults = card.state().faults;
+  const std::uint64_t sequence = faults.next_event + 1;
+  faults.events[sequence % kFaultEvents] = {sequence, type, data};
+  __atomic_store_n(&faults.next_event, sequence, __ATOMIC_RELEASE);
+}
+
+// False: no such kind.
+bool apply_fault(Card& card, const std::string& kind, std::int64_t value) {
+  const Card::Lock lock(card);
+  Faults& faults = card.state().faults;
+  const auto amount = static_cast<std::uint64_t>(value);
+  if (kind == "lost") {
+    __atomic_store_n(&faults.lost, 1, __ATOMIC_RELAXED);
+    post_event(card, kXidEvent, 79);
+  } else if (kind == "hang") {
+    __atomic_store_n(&faults.hang, 1, __ATOMIC_RELAXED);
+  } else if (kind == "xid") {
+    post_event(card, kXidEvent, amount);
+  } else if (kind == "ecc") {
+    faults.ecc_uncorrected_volatile += amount;
+    faults.ecc_uncorrected_aggregate += amount;
+    post_event(card, kDoubleBitEvent, 0);
+    post_event(card, kXidEvent, 48);
+  } else if (kind == "ecc-corrected") {
+    faults.ecc_corrected_volatile += amount;
+    faults.ecc_corrected_aggregate += amount;
+  } else if (kind == "clear") {
+    __atomic_store_n(&faults.lost, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&faults.hang, 0, __ATOMIC_RELAXED);
+    faults.ecc_corrected_volatile = faults.ecc_uncorrected_volatile = 0;
+    faults.ecc_corrected_aggregate = faults.ecc_uncorrected_aggregate = 0;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+int machine_fault(const std::string& folder, const std::string& kind, std::int64_t value) {
+  SharedFile control;
+  if (const int error = control.open(folder + "/nvidiactl", sizeof(Machine)); error != 0) {
+    return fail(folder + "/nvidiactl: " + std::strerror(error));
+  }
+  static_cast<Machine*>(control.data())->init_fault = kind == "clear" ? 0 : static_cast<std::int32_t>(value);
+  return 0;
+}
+
+int fault(const Options& options) {
+  const std::string folder = folder_of(options);
+  const auto found = options.values.find("kind");
+  if (found == options.values.end()) {
+    return fail("fault needs --kind init|lost|hang|xid|ecc|ecc-corrected|clear", kUsage);
+  }
+  const std::string& kind = found->second;
+  const std::optional<std::int64_t> minor = number_of(options, "card");
+  const std::int64_t value = number_of(options, "value").value_or(kind == "init" ? 9 : kind == "xid" ? 31 : 1);
+  if (kind == "init" || (kind == "clear" && !minor)) {
+    if (const int code = machine_fault(folder, kind, value); code != 0 || kind == "init") {
+      return code;
+    }
+  }
+  if (!minor && kind != "clear") {
+    return fail("fault --kind " + kind + " needs --card with the card's minor number", kUsage);
+  }
+  int touched = 0;
+  for (int index = 0; index < kMaxCards; ++index) {
+    const std::unique_ptr<Card> card = !minor || *minor == index ? Card::open(folder, index) : nullptr;
+    if (card != nullptr) {
+      if (!apply_fault(*card, kind, value)) {
+        return fail("unknown kind '" + kind + "'; write init, lost, hang, xid, ecc, ecc-corrected or clear", kUsage);
+      }
+      ++touched;
+    }
+  }
+  return touched > 0 ? 0 : fail("no such card in " + folder);
+}
+
+int destroy(const Options& options) {
+  const std::string folder = folder_of(options);
+  std::error_code error;
+  for (int minor = 0; minor < kMaxCards; ++minor) {
+    std::filesystem::remove(folder + "/nvidia" + std::to_string(minor), error);
+  }
+  std::filesystem::remove(folder + "/nvidiactl", error);
+  return error ? fail(folder + ": " + error.message()) : 0;
+}
+
+}  // namespace
+}  // namespace nvsim
+
+int main(int count, char** arguments) {
+  const auto options = nvsim::parse(count, arguments);
+  if (!options) {
+    std::cerr << nvsim::kHelp;
+    return nvsim::kUsage;
+  }
+  if (options->verb == "create") {
+    return nvsim::create(*options);
+  }
+  if (options->verb == "show") {
+    return nvsim::show(*options);
+  }
+  if (options->verb == "fault") {
+    return nvsim::fault(*options);
+  }
+  if (options->verb == "destroy") {
+    return nvsim::destroy(*options);
+  }
+  std::cerr << nvsim::kHelp;
+  return nvsim::kUsage;
+}
