@@ -30,8 +30,8 @@ struct DeviceKey {
   friend auto operator<=>(const DeviceKey&, const DeviceKey&) = default;
 };
 
-// One claim to allocate. `spec` is complete; percent shares are still opaque configuration (ShareConfig) and are lowered
-// here, per candidate device.
+// One claim to allocate. `spec` is complete; percent shares are still opaque configuration (ShareConfig) and are
+// lowered here, per candidate device.
 struct ClaimRequest {
   std::string key;  // namespace/name, for explanations
   std::string uid;  // may be empty when the object is not created yet
@@ -40,15 +40,15 @@ struct ClaimRequest {
 
 // A pod that waits, with the claims that still need devices. All are placed on one node, or none is.
 struct PlacementRequest {
-  const model::Pod* pod = nullptr;          // node constraints and plain resources; borrowed for the call
-  std::vector<ClaimRequest> claims;         // in pod order
-  std::optional<std::string> pinned_node;   // the node of claims that are allocated already
+  const model::Pod* pod = nullptr;            // node constraints and plain resources; borrowed for the call
+  std::vector<ClaimRequest> claims;           // in pod order
+  std::optional<std::string> pinned_node;     // the node of claims that are allocated already
   std::optional<std::string> preferred_node;  // nominated by kube-scheduler
-  std::vector<std::string> excluded_nodes;  // nodes that failed this pod before
+  std::vector<std::string> excluded_nodes;    // nodes that failed this pod before
 };
 
-// Why a pod cannot start now. `code` is a stable word (Capacity, Selector, NodeFit, Excluded, Class, Taint, Quota ...), `message`
-// names what is short, where and by how much, and what would make it fit.
+// Why a pod cannot start now. `code` is a stable word (Capacity, Selector, NodeFit, Excluded, Class, Taint, Quota ...),
+// `message` names what is short, where and by how much, and what would make it fit.
 struct Reason {
   std::string code;
   std::string message;
@@ -116,8 +116,9 @@ class State {
   // Raised by each change that could let a waiting pod start; a pod that was refused at this number stays refused.
   [[nodiscard]] uint64_t generation() const;
 
+  struct Impl;  // known inside the engine only
+
  private:
-  struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,0 +1,71 @@
+// Devices as the search sees them: what is published with what is held, and the pools that one node can use.
+//
+// Owned and kept up to date by the caller (the engine's inventory); the search only reads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "allocator/amount.h"
+#include "allocator/capacity.h"
+#include "model/device.h"
+
+namespace heddle::allocator {
+
+// What claims hold of a device.
+struct Held {
+  int32_t whole = 0;         // results without a share id
+  int32_t shares = 0;        // results with one
+  int32_t alone = 0;         // shares that must be alone
+  std::vector<Amount> used;  // by the shares, as Shape::capacities; empty: nothing
+};
+
+struct PoolInfo;
+
+struct CounterUse {
+  uint32_t counter = 0;  // index in PoolInfo::counters
+  Amount amount = 0;
+};
+
+struct DeviceInfo {
+  uint32_t index = 0;  // dense, of this device until it is replaced
+  const model::Device* device = nullptr;
+  const PoolInfo* pool = nullptr;
+  const model::NodeScope* scope = nullptr;  // its own with kPerDevice, else the slice's
+  std::shared_ptr<const Shape> shape;
+  std::vector<CounterUse> counters;
+  Held held;
+};
+
+struct CounterInfo {
+  std::string set;
+  std::string name;
+  Amount total = 0;
+  Amount used = 0;  // by held devices
+};
+
+// A pool over all nodes, at its newest generation.
+struct PoolInfo {
+  std::string driver;
+  std::string name;
+  bool incomplete = false;
+  std::string invalid;  // why the pool cannot be used; empty: valid
+  bool binding_conditions = false;
+  std::vector<CounterInfo> counters;
+};
+
+// The devices of a pool that a node can use, slices by name, devices in slice order.
+struct PoolView {
+  const PoolInfo* pool = nullptr;
+  std::vector<const DeviceInfo*> devices;
+};
+
+// Pools by (binding conditions last, driver, name).
+struct NodeView {
+  std::string node;
+  std::vector<PoolView> pools;
+};
+
+}  // namespace heddle::allocator

@@ -1,0 +1,306 @@
+#include "engine/inventory.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+namespace heddle::engine {
+namespace {
+
+using allocator::DeviceInfo;
+using model::NodeScope;
+
+std::map<std::string, int64_t> amounts_of(const model::ResourceList& list) {
+  std::map<std::string, int64_t> amounts;
+  for (const auto& [name, quantity] : list) {
+    const auto amount = name == "cpu" ? quantity.milli_value() : quantity.value();
+    amounts[name] = amount.value_or(quantity.sign() < 0 ? 0 : std::numeric_limits<int64_t>::max());
+  }
+  return amounts;
+}
+
+bool sees(const model::Node& node, const NodeScope& scope) {
+  switch (scope.kind) {
+    case NodeScope::Kind::kNode:
+      return scope.node == node.meta.name;
+    case NodeScope::Kind::kAllNodes:
+      return true;
+    case NodeScope::Kind::kSelector:
+      return model::matches(scope.selector, node);
+    case NodeScope::Kind::kUnknown:
+    case NodeScope::Kind::kPerDevice:
+      return false;
+  }
+  return false;
+}
+
+bool same_capacity(const allocator::Shape& a, const allocator::Shape& b) {
+  return a.shared == b.shared && a.alone == b.alone && a.memory == b.memory &&
+         std::equal(a.capacities.begin(), a.capacities.end(), b.capacities.begin(), b.capacities.end(),
+                    [](const allocator::CapacityInfo& left, const allocator::CapacityInfo& right) {
+                      return left.name == right.name && left.published == right.published;
+                    });
+}
+
+int64_t find_counter(const allocator::PoolInfo& pool, const std::string& set, const std::string& name) {
+  for (size_t i = 0; i < pool.counters.size(); ++i) {
+    if (pool.counters[i].set == set && pool.counters[i].name == name) return static_cast<int64_t>(i);
+  }
+  return -1;
+}
+
+auto view_order(const allocator::PoolView& view) {
+  return std::tie(view.pool->binding_conditions, view.pool->driver, view.pool->name);
+}
+
+}  // namespace
+
+Inventory::Inventory(std::string managed_driver, const Ledger& ledger, allocator::QueryCache& cache)
+    : managed_driver_(std::move(managed_driver)), ledger_(ledger), cache_(cache) {}
+
+bool Inventory::upsert_node(model::Node node) {
+  NodeEntry& entry = nodes_[node.meta.name];
+  const bool is_new = entry.node.meta.name.empty();
+  const bool same = !is_new && entry.node.meta.labels == node.meta.labels && entry.node.taints == node.taints &&
+                    entry.node.unschedulable == node.unschedulable && entry.node.allocatable == node.allocatable;
+  if (same) return false;
+  const bool relabelled = is_new || entry.node.meta.labels != node.meta.labels;
+  entry.allocatable = amounts_of(node.allocatable);
+  entry.node = std::move(node);
+  entry.view.node = entry.node.meta.name;
+  if (!relabelled) return true;
+  for (const PoolKey& key : pools_everywhere_) update_view(pools_.at(key), entry);
+  const auto local = pools_by_node_.find(entry.view.node);
+  if (is_new && local != pools_by_node_.end()) {
+    for (const PoolKey& key : local->second) update_view(pools_.at(key), entry);
+  }
+  return true;
+}
+
+bool Inventory::remove_node(const std::string& name) {
+  return nodes_.erase(name) > 0;
+}
+
+void Inventory::upsert_slice(model::ResourceSlice slice) {
+  const std::string name = slice.meta.name;
+  const PoolKey key{slice.driver, slice.pool};
+  const auto known = slices_.find(name);
+  if (known != slices_.end() && known->second != key) remove_slice(name);
+  slices_[name] = key;
+  Pool& pool = pools_[key];
+  drop_devices(key, pool);  // they point into the slice that is replaced
+  pool.slices.insert_or_assign(name, std::move(slice));
+  rebuild(key);
+}
+
+bool Inventory::remove_slice(const std::string& name) {
+  const auto known = slices_.find(name);
+  if (known == slices_.end()) return false;
+  const PoolKey key = known->second;
+  slices_.erase(known);
+  Pool& pool = pools_.at(key);
+  drop_devices(key, pool);
+  pool.slices.erase(name);
+  rebuild(key);
+  return true;
+}
+
+void Inventory::drop_devices(const PoolKey& key, Pool& pool) {
+  for (const auto& device : pool.devices) {
+    const DeviceKey device_key{key.first, key.second, device->device->name};
+    if (!device->device->consumes_counters.empty() && ledger_.find(device_key) != nullptr) {
+      pool.vanished[device->device->name] = device->device->consumes_counters;
+    }
+    devices_.erase(device_key);
+    cache_.forget_device(device->index);
+    free_indexes_.push_back(device->index);
+  }
+  pool.devices.clear();
+}
+
+void Inventory::rebuild(const PoolKey& key) {
+  Pool& pool = pools_.at(key);
+  pool.info = {.driver = key.first, .name = key.second, .invalid = {}, .counters = {}};
+  int64_t newest = 0;
+  for (const auto& [name, slice] : pool.slices) newest = std::max(newest, slice.generation);
+  std::vector<const model::ResourceSlice*> slices;
+  for (const auto& [name, slice] : pool.slices) {
+    if (slice.generation == newest) slices.push_back(&slice);
+  }
+  pool.info.incomplete = slices.empty() || static_cast<int64_t>(slices.size()) != slices.front()->pool_slice_count;
+  std::set<std::string> touched = pool.local_nodes;
+  for (const std::string& node : pool.local_nodes) pools_by_node_[node].erase(key);
+  const bool was_everywhere = pool.everywhere;
+  pool.local_nodes.clear();
+  pool.everywhere = false;
+  for (const model::ResourceSlice* slice : slices) {
+    if (slice->scope.kind == NodeScope::Kind::kNode) {
+      pool.local_nodes.insert(slice->scope.node);
+    } else {
+      pool.everywhere = true;
+    }
+  }
+  add_counters(pool, slices);
+  add_devices(key, pool, slices);
+  charge_counters(key, pool);
+  for (const std::string& node : pool.local_nodes) pools_by_node_[node].insert(key);
+  touched.insert(pool.local_nodes.begin(), pool.local_nodes.end());
+  if (pool.everywhere) pools_everywhere_.insert(key);
+  if (!pool.everywhere) pools_everywhere_.erase(key);
+  if (pool.everywhere || was_everywhere) {
+    for (auto& [name, node] : nodes_) update_view(pool, node);
+  } else {
+    for (const std::string& name : touched) {
+      const auto node = nodes_.find(name);
+      if (node != nodes_.end()) update_view(pool, node->second);
+    }
+  }
+  if (pool.slices.empty() && pool.vanished.empty()) pools_.erase(key);
+}
+
+void Inventory::add_counters(Pool& pool, const std::vector<const model::ResourceSlice*>& slices) {
+  std::set<std::string> sets;
+  for (const model::ResourceSlice* slice : slices) {
+    for (const model::CounterSet& set : slice->shared_counters) {
+      if (!sets.insert(set.name).second) pool.info.invalid = "counter set " + set.name + " is there twice";
+      for (const auto& [name, quantity] : set.counters) {
+        const auto total = allocator::amount_of(quantity);
+        if (!total) pool.info.invalid = "counter " + set.name + "/" + name + " is outside 64 bits";
+        pool.info.counters.push_back({set.name, name, total.value_or(0), 0});
+      }
+    }
+  }
+}
+
+void Inventory::add_devices(const PoolKey& key, Pool& pool, const std::vector<const model::ResourceSlice*>& slices) {
+  for (const model::ResourceSlice* slice : slices) {
+    for (const model::Device& device : slice->devices) {
+      const DeviceKey device_key{key.first, key.second, device.name};
+      if (devices_.contains(device_key)) {
+        pool.info.invalid = "device " + device.name + " is there twice";
+        continue;
+      }
+      pool.info.binding_conditions = pool.info.binding_conditions || !device.binding_conditions.empty();
+      std::unique_ptr<DeviceInfo> info = make_device(pool, *slice, device);
+      if (const auto* holdings = ledger_.find(device_key)) info->held = held_by(*holdings, *info->shape);
+      devices_[device_key] = info.get();
+      pool.devices.push_back(std::move(info));
+      pool.vanished.erase(device.name);
+    }
+  }
+}
+
+std::unique_ptr<DeviceInfo> Inventory::make_device(Pool& pool, const model::ResourceSlice& slice,
+                                                   const model::Device& device) {
+  auto info = std::make_unique<DeviceInfo>();
+  info->index = take_index();
+  info->device = &device;
+  info->pool = &pool.info;
+  info->scope = slice.scope.kind == NodeScope::Kind::kPerDevice ? &device.scope : &slice.scope;
+  auto shape = allocator::make_shape(device);
+  if (!shape) {
+    pool.info.invalid = "device " + device.name + ": " + shape.error().message;
+    shape = allocator::Shape{};
+  }
+  if (slice.driver == managed_driver_) {
+    shape->alone = shape->find("cores");
+    shape->memory = shape->find("memory");
+  }
+  info->shape = intern(*std::move(shape));
+  for (const model::CounterConsumption& consumption : device.consumes_counters) {
+    for (const auto& [name, quantity] : consumption.counters) {
+      const int64_t index = find_counter(pool.info, consumption.counter_set, name);
+      const auto amount = allocator::amount_of(quantity);
+      if (index < 0 || !amount) {
+        pool.info.invalid = "device " + device.name + " uses the counter " + consumption.counter_set + "/" + name +
+                            (index < 0 ? ", which the pool does not have" : " with a value outside 64 bits");
+        continue;
+      }
+      info->counters.push_back({static_cast<uint32_t>(index), *amount});
+    }
+  }
+  return info;
+}
+
+// Devices that have vanished keep their charge: the hardware behind the counters is still in use.
+void Inventory::charge_counters(const PoolKey& key, Pool& pool) {
+  for (allocator::CounterInfo& counter : pool.info.counters) counter.used = 0;
+  for (const auto& device : pool.devices) {
+    if (device->held.whole == 0 && device->held.shares == 0) continue;
+    for (const allocator::CounterUse& use : device->counters) pool.info.counters[use.counter].used += use.amount;
+  }
+  std::erase_if(pool.vanished, [&](const auto& entry) {
+    return ledger_.find(DeviceKey{key.first, key.second, entry.first}) == nullptr;
+  });
+  for (const auto& [name, consumptions] : pool.vanished) {
+    for (const model::CounterConsumption& consumption : consumptions) {
+      for (const auto& [counter, quantity] : consumption.counters) {
+        const int64_t index = find_counter(pool.info, consumption.counter_set, counter);
+        const auto amount = allocator::amount_of(quantity);
+        if (index >= 0 && amount) pool.info.counters[static_cast<size_t>(index)].used += *amount;
+      }
+    }
+  }
+}
+
+void Inventory::refresh(const DeviceKey& device) {
+  const PoolKey key{device.driver, device.pool};
+  const auto pool = pools_.find(key);
+  if (pool == pools_.end()) return;
+  const auto found = devices_.find(device);
+  if (found != devices_.end()) {
+    const std::vector<Holding>* holdings = ledger_.find(device);
+    found->second->held = holdings == nullptr ? allocator::Held{} : held_by(*holdings, *found->second->shape);
+    const std::string node = node_of(*found->second);
+    if (const auto local = nodes_.find(node); local != nodes_.end()) local->second.free_known = false;
+    for (auto& [name, entry] : nodes_) {
+      if (!node.empty()) break;
+      entry.free_known = false;
+    }
+  }
+  if (!pool->second.info.counters.empty() || !pool->second.vanished.empty()) charge_counters(key, pool->second);
+  if (pool->second.slices.empty() && pool->second.vanished.empty()) pools_.erase(pool);
+}
+
+std::shared_ptr<const allocator::Shape> Inventory::intern(allocator::Shape shape) {
+  for (const auto& known : shapes_) {
+    if (same_capacity(*known, shape)) return known;
+  }
+  shape.id = static_cast<uint32_t>(shapes_.size());
+  shapes_.push_back(std::make_shared<const allocator::Shape>(std::move(shape)));
+  return shapes_.back();
+}
+
+void Inventory::update_view(const Pool& pool, NodeEntry& node) {
+  std::vector<allocator::PoolView>& views = node.view.pools;
+  std::erase_if(views, [&](const allocator::PoolView& view) { return view.pool == &pool.info; });
+  node.free_known = false;
+  allocator::PoolView view{.pool = &pool.info, .devices = {}};
+  bool relevant = false;
+  for (const auto& device : pool.devices) {
+    if (sees(node.node, *device->scope)) view.devices.push_back(device.get());
+  }
+  for (const auto& [name, slice] : pool.slices) relevant = relevant || sees(node.node, slice.scope);
+  if (!relevant && view.devices.empty()) return;
+  const auto place = std::upper_bound(views.begin(), views.end(), view,
+                                      [](const auto& a, const auto& b) { return view_order(a) < view_order(b); });
+  views.insert(place, std::move(view));
+}
+
+uint32_t Inventory::take_index() {
+  if (free_indexes_.empty()) return next_index_++;
+  const uint32_t index = free_indexes_.back();
+  free_indexes_.pop_back();
+  return index;
+}
+
+const DeviceInfo* Inventory::find(const DeviceKey& device) const {
+  const auto found = devices_.find(device);
+  return found == devices_.end() ? nullptr : found->second;
+}
+
+std::string Inventory::node_of(const DeviceInfo& device) {
+  return device.scope->kind == NodeScope::Kind::kNode ? device.scope->node : std::string();
+}
+
+}  // namespace heddle::engine

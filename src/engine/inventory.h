@@ -1,0 +1,88 @@
+// What exists: nodes, slices as pools, and for each node the devices that it can use. Kept up to date piece by piece.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "allocator/device.h"
+#include "allocator/prepare.h"
+#include "engine/engine.h"
+#include "engine/ledger.h"
+#include "model/device.h"
+#include "model/pod.h"
+
+namespace heddle::engine {
+
+struct NodeEntry {
+  model::Node node;
+  std::map<std::string, int64_t> allocatable;  // cpu in milli-units; empty: the node does not say
+  std::map<std::string, int64_t> used;         // by pods
+  int64_t pods = 0;
+  allocator::NodeView view;
+  // What stays free on the node's devices, in millionths of a device; ties go to the fuller node.
+  mutable int64_t free_millionths = 0;
+  mutable bool free_known = false;
+};
+
+class Inventory {
+ public:
+  // ledger and cache are borrowed for good.
+  Inventory(std::string managed_driver, const Ledger& ledger, allocator::QueryCache& cache);
+
+  // True when something changed that placement reads.
+  bool upsert_node(model::Node node);
+  bool remove_node(const std::string& name);
+  void upsert_slice(model::ResourceSlice slice);
+  bool remove_slice(const std::string& name);
+  // The ledger's holdings of this device changed.
+  void refresh(const DeviceKey& device);
+
+  [[nodiscard]] std::map<std::string, NodeEntry>& nodes() { return nodes_; }
+  [[nodiscard]] const std::map<std::string, NodeEntry>& nodes() const { return nodes_; }
+  [[nodiscard]] const std::map<DeviceKey, allocator::DeviceInfo*>& devices() const { return devices_; }
+  [[nodiscard]] const allocator::DeviceInfo* find(const DeviceKey& device) const;
+  // The nodes that see the device, or nothing for one that is not tied to a node.
+  [[nodiscard]] static std::string node_of(const allocator::DeviceInfo& device);
+
+ private:
+  using PoolKey = std::pair<std::string, std::string>;  // driver, pool
+  struct Pool {
+    std::map<std::string, model::ResourceSlice> slices;  // by object name
+    allocator::PoolInfo info;
+    std::vector<std::unique_ptr<allocator::DeviceInfo>> devices;
+    std::map<std::string, std::vector<model::CounterConsumption>> vanished;  // held, by device name
+    std::set<std::string> local_nodes;
+    bool everywhere = false;  // some slice is not tied to one node by name
+  };
+
+  void rebuild(const PoolKey& key);
+  void drop_devices(const PoolKey& key, Pool& pool);
+  void add_counters(Pool& pool, const std::vector<const model::ResourceSlice*>& slices);
+  void add_devices(const PoolKey& key, Pool& pool, const std::vector<const model::ResourceSlice*>& slices);
+  std::unique_ptr<allocator::DeviceInfo> make_device(Pool& pool, const model::ResourceSlice& slice,
+                                                     const model::Device& device);
+  void charge_counters(const PoolKey& key, Pool& pool);
+  std::shared_ptr<const allocator::Shape> intern(allocator::Shape shape);
+  static void update_view(const Pool& pool, NodeEntry& node);
+  uint32_t take_index();
+
+  std::string managed_driver_;
+  const Ledger& ledger_;
+  allocator::QueryCache& cache_;
+  std::map<std::string, NodeEntry> nodes_;
+  std::map<PoolKey, Pool> pools_;
+  std::map<std::string, PoolKey> slices_;  // by object name
+  std::map<std::string, std::set<PoolKey>> pools_by_node_;
+  std::set<PoolKey> pools_everywhere_;
+  std::map<DeviceKey, allocator::DeviceInfo*> devices_;
+  std::vector<std::shared_ptr<const allocator::Shape>> shapes_;
+  std::vector<uint32_t> free_indexes_;
+  uint32_t next_index_ = 0;
+};
+
+}  // namespace heddle::engine

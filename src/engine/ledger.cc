@@ -1,0 +1,118 @@
+#include "engine/ledger.h"
+
+#include <algorithm>
+
+namespace heddle::engine {
+namespace {
+
+std::string holder_of(const model::ResourceClaim& claim) {
+  const std::string prefix = claim.meta.name_space.empty() ? "" : claim.meta.name_space + "/";
+  for (const model::ConsumerReference& consumer : claim.reserved_for) {
+    if (consumer.resource == "pods") return prefix + consumer.name;
+  }
+  for (const model::OwnerReference& owner : claim.meta.owners) {
+    if (owner.kind == "Pod") return prefix + owner.name;
+  }
+  return claim.meta.key();
+}
+
+Grant make_grant(const model::ResourceClaim& claim) {
+  Grant grant;
+  grant.uid = claim.meta.uid;
+  grant.claim_key = claim.meta.key();
+  grant.holder = holder_of(claim);
+  grant.since = claim.allocation->timestamp;
+  grant.node = model::allocated_node(*claim.allocation);
+  for (const model::DeviceResult& result : claim.allocation->results) {
+    if (!result.admin_access) grant.results.push_back(result);
+  }
+  return grant;
+}
+
+bool same(const Grant& a, const Grant& b) {
+  return a.claim_key == b.claim_key && a.holder == b.holder && a.since == b.since && a.node == b.node &&
+         a.results == b.results;
+}
+
+}  // namespace
+
+DeviceKey key_of(const model::DeviceResult& result) {
+  return {result.driver, result.pool, result.device};
+}
+
+std::vector<DeviceKey> Ledger::upsert(const model::ResourceClaim& claim) {
+  if (!claim.allocation) return remove(claim.meta.uid);
+  Grant grant = make_grant(claim);
+  const Grant* known = find(claim.meta.uid);
+  if (known != nullptr && same(*known, grant)) return {};
+  std::vector<DeviceKey> changed = remove(claim.meta.uid);
+  Grant& stored = grants_[claim.meta.uid];
+  stored = std::move(grant);
+  for (const model::DeviceResult& result : stored.results) {
+    const DeviceKey key = key_of(result);
+    std::vector<Holding>& holdings = devices_[key];
+    const auto place = std::find_if(holdings.begin(), holdings.end(),
+                                    [&](const Holding& other) { return other.grant->uid > stored.uid; });
+    holdings.insert(place, {&stored, &result});
+    changed.push_back(key);
+  }
+  return changed;
+}
+
+std::vector<DeviceKey> Ledger::remove(const std::string& uid) {
+  std::vector<DeviceKey> changed;
+  const auto found = grants_.find(uid);
+  if (found == grants_.end()) return changed;
+  for (const model::DeviceResult& result : found->second.results) {
+    const auto device = devices_.find(key_of(result));
+    if (device == devices_.end()) continue;
+    std::erase_if(device->second, [&](const Holding& holding) { return holding.grant == &found->second; });
+    changed.push_back(device->first);
+    if (device->second.empty()) devices_.erase(device);
+  }
+  grants_.erase(found);
+  return changed;
+}
+
+const Grant* Ledger::find(const std::string& uid) const {
+  const auto found = grants_.find(uid);
+  return found == grants_.end() ? nullptr : &found->second;
+}
+
+const std::vector<Holding>* Ledger::find(const DeviceKey& device) const {
+  const auto found = devices_.find(device);
+  return found == devices_.end() ? nullptr : &found->second;
+}
+
+allocator::Held held_by(const std::vector<Holding>& holdings, const allocator::Shape& shape,
+                        const std::vector<const Grant*>& without) {
+  allocator::Held held;
+  for (const Holding& holding : holdings) {
+    if (std::find(without.begin(), without.end(), holding.grant) != without.end()) continue;
+    if (holding.result->share_id.empty()) {
+      ++held.whole;
+      continue;
+    }
+    ++held.shares;
+    held.used.resize(shape.capacities.size());
+    bool alone = false;
+    for (size_t i = 0; i < shape.capacities.size(); ++i) {
+      const auto& consumed = holding.result->consumed_capacity;
+      const auto found = consumed.find(shape.capacities[i].name);
+      // A share that does not say what it takes is counted as all: too much is safe, too little grants twice.
+      const bool unknown = consumed.empty() || (found != consumed.end() && !allocator::amount_of(found->second));
+      allocator::Amount amount = 0;
+      if (unknown) {
+        amount = shape.capacities[i].value;
+      } else if (found != consumed.end()) {
+        amount = *allocator::amount_of(found->second);
+      }
+      held.used[i] += amount;
+      alone = alone || (static_cast<int32_t>(i) == shape.alone && amount >= shape.capacities[i].value);
+    }
+    held.alone += alone ? 1 : 0;
+  }
+  return held;
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,238 @@
+#include <algorithm>
+#include <limits>
+
+#include "codec/codec.h"
+#include "engine/state_impl.h"
+
+namespace heddle::engine {
+namespace {
+
+using allocator::Alternative;
+using allocator::Assumption;
+using allocator::DeviceInfo;
+
+// Percent shares by request name, from the configuration of the claim for our driver.
+Result<std::map<std::string, int64_t>> memory_percents(const ClaimRequest& claim, const std::string& driver) {
+  std::map<std::string, int64_t> percents;
+  for (size_t i = 0; i < claim.spec.config.size(); ++i) {
+    const model::OpaqueConfig& config = claim.spec.config[i];
+    if (config.driver != driver) continue;
+    const std::string field =
+        "claim " + claim.key + ": spec.devices.config[" + std::to_string(i) + "].opaque.parameters";
+    const auto share = codec::parse_share_config(config.parameters_json);
+    if (!share) return fail(share.error().code, share.error().text(), field);
+    if (!*share || !(*share)->memory_percent) continue;
+    const int64_t percent = *(*share)->memory_percent;
+    std::vector<std::string> names = config.requests;
+    for (const model::DeviceRequest& request : claim.spec.requests) {
+      if (config.requests.empty()) names.push_back(request.name);
+    }
+    for (const std::string& name : names) {
+      const auto [known, added] = percents.emplace(name, percent);
+      if (!added && known->second != percent) {
+        return fail(Code::kInvalidArgument,
+                    "request " + name + " has two different memoryPercent: leave one ShareConfig out", field);
+      }
+    }
+  }
+  return percents;
+}
+
+Result<std::vector<allocator::ClaimInput>> claim_inputs(const State::Impl& state, const PlacementRequest& request) {
+  std::vector<allocator::ClaimInput> inputs;
+  for (const ClaimRequest& claim : request.claims) {
+    HEDDLE_TRY(auto percents, memory_percents(claim, state.managed_driver));
+    inputs.push_back({.key = claim.key, .spec = &claim.spec, .memory_percent = std::move(percents)});
+  }
+  return inputs;
+}
+
+// A node that may serve all claims, with the least that its best solution can rank.
+struct Prospect {
+  const NodeEntry* node = nullptr;
+  int64_t bound = 0;
+  int64_t free = 0;
+};
+
+int64_t free_millionths(const NodeEntry& node) {
+  if (node.free_known) return node.free_millionths;
+  const allocator::BestFit policy;
+  node.free_millionths = 0;
+  for (const allocator::PoolView& view : node.view.pools) {
+    for (const DeviceInfo* device : view.devices) {
+      const allocator::Held& held = device->held;
+      if (held.whole > 0 || held.alone > 0) continue;
+      allocator::Consumption nothing;
+      nothing.amounts.resize(device->shape->capacities.size());
+      const bool divisible = device->shape->shared && !device->shape->capacities.empty();
+      node.free_millionths += divisible ? policy.rank(*device, nothing, held.used) : 1'000'000;
+    }
+  }
+  node.free_known = true;
+  return node.free_millionths;
+}
+
+Result<std::optional<Prospect>> prospect_of(Placement& placement, const NodeEntry& node) {
+  Prospect prospect{.node = &node};
+  const Assumption now;
+  for (allocator::PreparedClaim& claim : placement.claims) {
+    for (allocator::PreparedRequest& request : claim.requests) {
+      std::optional<int64_t> least;
+      for (Alternative& alternative : request.alternatives) {
+        HEDDLE_TRY(const RequestOutlook outlook, outlook_of(node, alternative, placement.policy, now));
+        if (!outlook.enough) continue;
+        const int64_t rank = alternative.all ? 0 : outlook.best_rank * alternative.count;
+        least = std::min(least.value_or(rank), rank);
+      }
+      if (!least) return std::optional<Prospect>();
+      prospect.bound += *least;
+    }
+  }
+  prospect.free = free_millionths(node);
+  return std::optional(prospect);
+}
+
+Result<std::vector<Prospect>> prospects(Placement& placement) {
+  std::vector<Prospect> result;
+  for (const auto& [name, node] : placement.state.inventory.nodes()) {
+    if (placement.bar_of(node) != Bar::kNone || placement.shortage_of(node, false)) continue;
+    HEDDLE_TRY(const std::optional<Prospect> prospect, prospect_of(placement, node));
+    if (prospect) result.push_back(*prospect);
+  }
+  const auto& preferred = placement.request.preferred_node;
+  // Nodes come in name order, so equal ones stay in it.
+  std::stable_sort(result.begin(), result.end(), [&](const Prospect& a, const Prospect& b) {
+    const bool a_preferred = preferred && a.node->view.node == *preferred;
+    const bool b_preferred = preferred && b.node->view.node == *preferred;
+    if (a_preferred != b_preferred) return a_preferred;
+    return a.bound != b.bound ? a.bound < b.bound : a.free < b.free;
+  });
+  return result;
+}
+
+// A pool that is being updated or is broken keeps mode All off this node; another node may serve it.
+Result<std::optional<allocator::Solution>> solve_on(Placement& placement, const NodeEntry& node,
+                                                    const Assumption& assumption) {
+  auto solution = allocator::solve(node.view, placement.claims, placement.policy, assumption, {});
+  if (!solution && solution.error().code == Code::kUnavailable) return std::optional<allocator::Solution>();
+  return solution;
+}
+
+struct Best {
+  const NodeEntry* node = nullptr;
+  allocator::Solution solution;
+  int64_t free = 0;
+};
+
+Result<std::optional<Best>> best_of(Placement& placement) {
+  HEDDLE_TRY(const std::vector<Prospect> nodes, prospects(placement));
+  std::optional<Best> best;
+  const auto& preferred = placement.request.preferred_node;
+  for (const Prospect& prospect : nodes) {
+    if (best && preferred && best->node->view.node == *preferred) break;
+    if (best && prospect.bound >= best->solution.rank &&
+        (prospect.bound > best->solution.rank || prospect.free >= best->free)) {
+      break;  // sorted: nothing behind can be better
+    }
+    HEDDLE_TRY(std::optional<allocator::Solution> solution, solve_on(placement, *prospect.node, {}));
+    if (!solution) continue;
+    const bool better = !best || solution->rank < best->solution.rank ||
+                        (solution->rank == best->solution.rank && prospect.free < best->free);
+    if (better) best = Best{prospect.node, *std::move(solution), prospect.free};
+  }
+  return best;
+}
+
+}  // namespace
+
+Bar Placement::bar_of(const NodeEntry& node) const {
+  const std::string& name = node.view.node;
+  if (request.pinned_node && *request.pinned_node != name) return Bar::kPinned;
+  if (request.pod != nullptr && !model::matches_node(*request.pod, node.node)) return Bar::kSelector;
+  const auto tolerated = [&](const model::Taint& taint) {
+    return request.pod != nullptr &&
+           std::any_of(request.pod->tolerations.begin(), request.pod->tolerations.end(),
+                       [&](const model::Toleration& toleration) { return model::tolerates(toleration, taint); });
+  };
+  const bool cordoned =
+      node.node.unschedulable &&
+      !tolerated({.key = "node.kubernetes.io/unschedulable", .value = {}, .effect = "NoSchedule", .added = {}});
+  if (cordoned) return Bar::kCordoned;
+  for (const model::Taint& taint : node.node.taints) {
+    if (taint.effect != "NoSchedule" && taint.effect != "NoExecute") continue;
+    if (!tolerated(taint)) return Bar::kTaint;
+  }
+  const auto& excluded = request.excluded_nodes;
+  return std::find(excluded.begin(), excluded.end(), name) == excluded.end() ? Bar::kNone : Bar::kExcluded;
+}
+
+std::optional<Shortage> Placement::shortage_of(const NodeEntry& node, bool empty_node) const {
+  if (node.allocatable.empty() || request.pod == nullptr) return std::nullopt;
+  const PodUsage* own = nullptr;
+  const auto known = state.pods.find(request.pod->meta.uid);
+  if (known != state.pods.end() && known->second.node == node.view.node) own = &known->second;
+  const auto short_of = [&](const std::string& resource, int64_t needed, int64_t used) -> std::optional<Shortage> {
+    const auto found = node.allocatable.find(resource);
+    const int64_t total = found == node.allocatable.end() ? 0 : found->second;
+    if (empty_node) used = 0;
+    if (needed <= total - used) return std::nullopt;
+    return Shortage{resource, needed, std::max<int64_t>(total - used, 0), total};
+  };
+  if (node.allocatable.contains("pods")) {
+    if (auto missing = short_of("pods", 1, node.pods - (own != nullptr ? 1 : 0))) return missing;
+  }
+  for (const auto& [resource, needed] : needs) {
+    if (needed <= 0) continue;
+    const auto used = node.used.find(resource);
+    int64_t others = used == node.used.end() ? 0 : used->second;
+    if (own != nullptr && own->usage.contains(resource)) others -= own->usage.at(resource);
+    if (auto missing = short_of(resource, needed, others)) return missing;
+  }
+  return std::nullopt;
+}
+
+Result<bool> Placement::devices_fit(const NodeEntry& node, const Assumption& assumption) {
+  HEDDLE_TRY(const auto solution, solve_on(*this, node, assumption));
+  return solution.has_value();
+}
+
+Result<RequestOutlook> outlook_of(const NodeEntry& node, Alternative& alternative, const allocator::Policy& policy,
+                                  const Assumption& assumption) {
+  RequestOutlook outlook;
+  int64_t matching = 0;
+  const allocator::Held free;
+  for (const allocator::PoolView& view : node.view.pools) {
+    if (view.pool->incomplete || !view.pool->invalid.empty()) continue;
+    for (const DeviceInfo* device : view.devices) {
+      if (!alternative.query->matches(*device)) continue;
+      HEDDLE_TRY(const allocator::Consumption* take, alternative.consumption(*device->shape));
+      if (!take->possible) continue;
+      ++matching;
+      const allocator::Held& held = assumption.all_free ? free : device->held;
+      if (!allocator::fits(*device, alternative, *take, held)) continue;
+      const int64_t rank = policy.rank(*device, *take, held.used);
+      outlook.best_rank = outlook.fitting == 0 ? rank : std::min(outlook.best_rank, rank);
+      ++outlook.fitting;
+    }
+  }
+  outlook.enough = alternative.all ? matching > 0 && outlook.fitting == matching : outlook.fitting >= alternative.count;
+  return outlook;
+}
+
+Result<Outcome> State::place(const PlacementRequest& request, SeededRandom& random) const {
+  HEDDLE_TRY(const std::vector<allocator::ClaimInput> inputs, claim_inputs(*impl_, request));
+  HEDDLE_TRY(auto claims, allocator::prepare(inputs, impl_->classes, impl_->cache, impl_->options));
+  Placement placement{.state = *impl_, .request = request, .claims = std::move(claims), .needs = {}, .policy = {}};
+  if (request.pod != nullptr) placement.needs = model::effective_requests(*request.pod);
+  HEDDLE_TRY(const std::optional<Best> best, best_of(placement));
+  if (!best) return explain(placement);
+  Assigned assigned{.node = best->node->view.node, .allocations = {}};
+  for (size_t i = 0; i < placement.claims.size(); ++i) {
+    HEDDLE_TRY(model::Allocation allocation,
+               allocator::make_allocation(placement.claims[i], best->solution, i, assigned.node, random));
+    assigned.allocations.push_back(std::move(allocation));
+  }
+  return Outcome(std::move(assigned));
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,101 @@
+#include <algorithm>
+#include <utility>
+
+#include "engine/state_impl.h"
+
+namespace heddle::engine {
+
+State::Impl::Impl(std::string driver) : managed_driver(std::move(driver)), inventory(managed_driver, ledger, cache) {
+  options.own_tolerations.push_back(
+      {.key = "heddle.dev/managed", .op = "Exists", .value = {}, .effect = "NoSchedule", .seconds = {}});
+  options.forbidden_taints.emplace_back("heddle.dev/foreign-owner");
+}
+
+void State::Impl::charge_pod(const PodUsage& usage, int64_t sign) {
+  const auto node = inventory.nodes().find(usage.node);
+  if (node == inventory.nodes().end()) return;
+  node->second.pods += sign;
+  for (const auto& [resource, amount] : usage.usage) node->second.used[resource] += sign * amount;
+}
+
+State::State(std::string managed_driver) : impl_(std::make_unique<Impl>(std::move(managed_driver))) {}
+State::~State() = default;
+State::State(State&&) noexcept = default;
+State& State::operator=(State&&) noexcept = default;
+
+void State::upsert_node(model::Node node) {
+  const std::string name = node.meta.name;
+  const bool is_new = !impl_->inventory.nodes().contains(name);
+  if (!impl_->inventory.upsert_node(std::move(node))) return;
+  ++impl_->generation;
+  if (!is_new) return;
+  for (const auto& [uid, usage] : impl_->pods) {
+    if (usage.node == name) impl_->charge_pod(usage, 1);
+  }
+}
+
+void State::remove_node(const std::string& name) {
+  if (impl_->inventory.remove_node(name)) ++impl_->generation;
+}
+
+void State::upsert_slice(model::ResourceSlice slice) {
+  impl_->inventory.upsert_slice(std::move(slice));
+  ++impl_->generation;
+}
+
+void State::remove_slice(const std::string& name) {
+  if (impl_->inventory.remove_slice(name)) ++impl_->generation;
+}
+
+void State::upsert_class(model::DeviceClass device_class) {
+  const std::string name = device_class.meta.name;
+  impl_->classes.insert_or_assign(name, std::move(device_class));
+  impl_->cache.clear();
+  ++impl_->generation;
+}
+
+void State::remove_class(const std::string& name) {
+  if (impl_->classes.erase(name) == 0) return;
+  impl_->cache.clear();
+  ++impl_->generation;
+}
+
+void State::upsert_claim(const model::ResourceClaim& claim) {
+  const bool held_before = impl_->ledger.find(claim.meta.uid) != nullptr;
+  const std::vector<DeviceKey> changed = impl_->ledger.upsert(claim);
+  for (const DeviceKey& device : changed) impl_->inventory.refresh(device);
+  if (held_before && !changed.empty()) ++impl_->generation;
+}
+
+void State::remove_claim(const std::string& uid) {
+  const std::vector<DeviceKey> changed = impl_->ledger.remove(uid);
+  for (const DeviceKey& device : changed) impl_->inventory.refresh(device);
+  if (!changed.empty()) ++impl_->generation;
+}
+
+void State::upsert_pod_usage(const std::string& pod_uid, const std::string& node,
+                             std::map<std::string, int64_t> usage) {
+  PodUsage& known = impl_->pods[pod_uid];
+  const bool is_new = known.node.empty();
+  if (!is_new && known.node == node && known.usage == usage) return;
+  if (!is_new) {
+    impl_->charge_pod(known, -1);
+    ++impl_->generation;
+  }
+  known = {node, std::move(usage)};
+  impl_->charge_pod(known, 1);
+}
+
+void State::remove_pod_usage(const std::string& pod_uid) {
+  const auto known = impl_->pods.find(pod_uid);
+  if (known == impl_->pods.end()) return;
+  impl_->charge_pod(known->second, -1);
+  impl_->pods.erase(known);
+  ++impl_->generation;
+}
+
+uint64_t State::generation() const {
+  return impl_->generation;
+}
+
+}  // namespace heddle::engine

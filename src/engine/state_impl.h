@@ -1,0 +1,81 @@
+// The inside of State, shared by the files of this folder.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "allocator/allocator.h"
+#include "allocator/prepare.h"
+#include "engine/engine.h"
+#include "engine/inventory.h"
+#include "engine/ledger.h"
+
+namespace heddle::engine {
+
+struct PodUsage {
+  std::string node;
+  std::map<std::string, int64_t> usage;
+};
+
+struct State::Impl {
+  explicit Impl(std::string driver);
+
+  void charge_pod(const PodUsage& usage, int64_t sign);
+
+  std::string managed_driver;
+  allocator::Options options;
+  // What requests select is remembered between calls of place(); one owner thread.
+  mutable allocator::QueryCache cache;
+  Ledger ledger;
+  Inventory inventory;
+  allocator::ClassMap classes;
+  std::map<std::string, PodUsage> pods;
+  uint64_t generation = 1;
+};
+
+// Why a node is out of the question for a pod, whatever its devices.
+enum class Bar {
+  kNone,
+  kPinned,    // other claims of the pod are on another node
+  kSelector,  // nodeSelector or required affinity
+  kTaint,
+  kCordoned,
+  kExcluded,
+};
+
+struct Shortage {
+  std::string resource;
+  int64_t needed = 0;
+  int64_t free = 0;
+  int64_t allocatable = 0;
+};
+
+// One call of place(): the request with what is computed from it once.
+struct Placement {
+  const State::Impl& state;
+  const PlacementRequest& request;
+  std::vector<allocator::PreparedClaim> claims;
+  std::map<std::string, int64_t> needs;  // plain resources of the pod
+  allocator::BestFit policy;
+
+  [[nodiscard]] Bar bar_of(const NodeEntry& node) const;
+  // The first plain resource that is short; nothing when all fit. With empty_node the pods on it are not counted.
+  [[nodiscard]] std::optional<Shortage> shortage_of(const NodeEntry& node, bool empty_node) const;
+  [[nodiscard]] Result<bool> devices_fit(const NodeEntry& node, const allocator::Assumption& assumption);
+};
+
+// How the devices of one node stand for one request alone.
+struct RequestOutlook {
+  int64_t fitting = 0;    // devices that could serve it now
+  int64_t best_rank = 0;  // of those; meaningless without any
+  bool enough = false;
+};
+Result<RequestOutlook> outlook_of(const NodeEntry& node, allocator::Alternative& alternative,
+                                  const allocator::Policy& policy, const allocator::Assumption& assumption);
+
+// Why the request cannot be placed now: the outcome is Waiting or Infeasible.
+Result<Outcome> explain(Placement& placement);
+
+}  // namespace heddle::engine
