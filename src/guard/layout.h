@@ -117,8 +117,10 @@ struct heddle_guard_usage_header {
   uint32_t size; /* bytes of the whole file */
   uint32_t device_count;
   uint32_t slot_count;
-  uint64_t boot; /* FNV-1a of the boot id for which the clocks in this file hold */
-  uint64_t reserved[508];
+  uint64_t boot;       /* FNV-1a of the boot id for which the clocks in this file hold */
+  uint64_t slot_hint;  /* where the search for a free slot starts */
+  uint64_t slots_used; /* no slot from here on was ever taken */
+  uint64_t reserved[506];
 };
 
 struct heddle_guard_usage {

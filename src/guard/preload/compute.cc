@@ -1,0 +1,524 @@
+#include <string.h>
+
+#include "guard/preload/driver.h"
+#include "guard/preload/launch.h"
+#include "guard/preload/memory.h"
+#include "guard/preload/sys.h"
+
+namespace heddle::guard {
+namespace {
+
+constexpr double kFirstGuess = 1e6;
+constexpr double kLongKernel = 0.5e6;      // always measured on its own
+constexpr double kSegmentWork = 0.5e6;     // a segment is closed at this much predicted work,
+constexpr uint32_t kSegmentLaunches = 32;  // this many launches,
+constexpr int64_t kSegmentAge = 1000000;   // or this age
+constexpr int64_t kPoll = 500000;
+constexpr int64_t kShortWait = 50000;
+constexpr int64_t kSampleDistance = 500000;
+constexpr int64_t kTopUp = 300000;
+constexpr int64_t kRebase = 8000000000;         // elapsed times are floats: from here on they lose precision
+constexpr int64_t kImpossible = 3600000000000;  // a clock this far ahead is damage, not debt
+constexpr uint32_t kSegments = 64;
+constexpr uint32_t kEstimates = 1024;
+constexpr uint32_t kContexts = 8;
+constexpr uint32_t kEvents = 2 * kSegments;
+
+struct Estimate {
+  uint64_t key;
+  double cost;
+  uint32_t samples;
+};
+
+struct Context {
+  uint64_t handle;  // 0: free
+  CUevent base;
+  int64_t base_ns;
+  uint32_t free_count;
+  CUevent free_events[kEvents];
+};
+
+enum class Stage : uint32_t { kFree, kOpen, kClosed };
+
+struct Segment {
+  Stage stage;
+  bool per_thread;
+  bool measured;  // has its events
+  bool gaps;      // the device was probably idle in between
+  bool alone;     // to be closed behind its only launch
+  CUstream stream;
+  Context* context;
+  CUevent start;
+  CUevent end;
+  uint64_t key;  // of the first launch
+  double charged;
+  double cost;
+  uint32_t launches;
+  uint32_t in_flight;  // launches between admit() and after_launch()
+  int64_t opened;
+  int64_t busy_until;  // predicted
+};
+
+}  // namespace
+
+struct ComputeDevice {
+  pthread_mutex_t lock;
+  bool gate_closed;
+  double outstanding;
+  double measured_mean;  // of m and of the sum of costs: their ratio is the concurrency of streams
+  double predicted_mean;
+  int64_t last_sample;
+  int64_t last_poll;
+  uint64_t random;
+  Estimate estimates[kEstimates];
+  Context contexts[kContexts];
+  Segment segments[kSegments];
+};
+
+struct Compute {
+  ComputeDevice devices[HEDDLE_GUARD_MAX_DEVICES];
+};
+
+namespace {
+
+Compute* compute() {
+  Process& own = process();
+  Compute* ready = __atomic_load_n(&own.compute, __ATOMIC_ACQUIRE);
+  if (ready != nullptr) return ready;
+  const Lock lock(own.compute_lock);
+  if (own.compute == nullptr) {
+    auto* fresh = static_cast<Compute*>(map_private(sizeof(Compute), OnFork::kDrop));
+    __atomic_store_n(&own.compute, fresh, __ATOMIC_RELEASE);
+  }
+  return own.compute;
+}
+
+// While the guard calls the driver on its own account: a capture that some thread does in global mode must not be
+// broken.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() {
+    if (cuda().cuThreadExchangeStreamCaptureMode != nullptr) cuda().cuThreadExchangeStreamCaptureMode(&mode_);
+  }
+  ~RelaxedCapture() {
+    if (cuda().cuThreadExchangeStreamCaptureMode != nullptr) cuda().cuThreadExchangeStreamCaptureMode(&mode_);
+  }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+bool capturing(CUstream stream, bool per_thread) {
+  const auto query = per_thread ? cuda().cuStreamIsCapturing_ptsz : cuda().cuStreamIsCapturing;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (query == nullptr) return false;
+  return query(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+bool record(CUevent event, CUstream stream, bool per_thread) {
+  const auto function = per_thread ? cuda().cuEventRecord_ptsz : cuda().cuEventRecord;
+  return event != nullptr && function != nullptr && function(event, stream) == CUDA_SUCCESS;
+}
+
+CUevent take_event(Context& context) {
+  if (context.free_count != 0) return context.free_events[--context.free_count];
+  CUevent event = nullptr;
+  const RelaxedCapture relaxed;
+  if (cuda().cuEventCreate == nullptr || cuda().cuEventCreate(&event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return nullptr;
+  return event;
+}
+
+void put_event(Context& context, CUevent event) {
+  if (event != nullptr && context.free_count < kEvents) context.free_events[context.free_count++] = event;
+}
+
+// The clock of the device against ours: an event that has just been reached.
+bool set_base(Context& context, CUstream stream, bool per_thread) {
+  if (context.base == nullptr) context.base = take_event(context);
+  if (!record(context.base, stream, per_thread) || cuda().cuEventSynchronize == nullptr) return false;
+  if (cuda().cuEventSynchronize(context.base) != CUDA_SUCCESS) return false;
+  context.base_ns = now_ns();
+  return true;
+}
+
+Context* context_of(ComputeDevice& device, CUstream stream, bool per_thread) {
+  const uint64_t handle = current_context();
+  Context* free_place = nullptr;
+  for (Context& context : device.contexts) {
+    if (context.handle == handle) return &context;
+    if (context.handle == 0 && free_place == nullptr) free_place = &context;
+  }
+  if (handle == 0 || free_place == nullptr) return nullptr;
+  memset(static_cast<void*>(free_place), 0, sizeof(Context));
+  if (!set_base(*free_place, stream, per_thread)) return nullptr;
+  free_place->handle = handle;
+  return free_place;
+}
+
+Estimate& estimate_of(ComputeDevice& device, uint64_t key) {
+  const uint64_t mixed = key * 0x9e3779b97f4a7c15u;
+  const uint64_t start = mixed >> 32;
+  Estimate* place = nullptr;
+  for (uint64_t i = 0; i < 8; ++i) {
+    Estimate& at = device.estimates[(start + i) % kEstimates];
+    if (at.key == key) return at;
+    if (at.key == 0) {
+      place = &at;
+      break;
+    }
+    if (place == nullptr || at.samples < place->samples) place = &at;
+  }
+  *place = Estimate{key, kFirstGuess, 0};
+  return *place;
+}
+
+double share_of(int rule) {
+  return static_cast<double>(config().devices[rule].cores_percent) / 100.0;
+}
+
+double concurrency(const ComputeDevice& device) {
+  if (device.predicted_mean <= 0) return 1;
+  const double ratio = device.measured_mean / device.predicted_mean;
+  return ratio < 0.1 ? 0.1 : (ratio > 1 ? 1 : ratio);
+}
+
+heddle_guard_device_usage& shared(int rule) {
+  return config().usage->devices[rule];
+}
+
+int64_t virtual_clock(int rule, int64_t now) {
+  int64_t& clock = shared(rule).virtual_ns;
+  int64_t value = __atomic_load_n(&clock, __ATOMIC_RELAXED);
+  if (value - now > kImpossible) {
+    __atomic_compare_exchange_n(&clock, &value, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    value = now;
+  }
+  return value;
+}
+
+void advance_clock(int rule, int64_t floor, double by) {
+  int64_t& clock = shared(rule).virtual_ns;
+  int64_t seen = __atomic_load_n(&clock, __ATOMIC_RELAXED);
+  for (;;) {
+    const int64_t next = (seen > floor ? seen : floor) + static_cast<int64_t>(by);
+    if (__atomic_compare_exchange_n(&clock, &seen, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
+  }
+}
+
+// The part of [start, end] for which no process of the tenant was charged before.
+double new_time(int rule, int64_t start, int64_t end) {
+  int64_t& watermark = shared(rule).watermark_ns;
+  int64_t seen = __atomic_load_n(&watermark, __ATOMIC_RELAXED);
+  for (;;) {
+    if (end <= seen) return 0;
+    if (__atomic_compare_exchange_n(&watermark, &seen, end, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+      return static_cast<double>(end - (start > seen ? start : seen));
+    }
+  }
+}
+
+void publish_outstanding(int rule, const ComputeDevice& device) {
+  heddle_guard_slot* slot = own_slot();
+  if (slot == nullptr) return;
+  const double value = device.outstanding > 0 ? device.outstanding : 0;
+  __atomic_store_n(&slot->devices[rule].outstanding_ns, static_cast<uint64_t>(value), __ATOMIC_RELAXED);
+}
+
+void finish(ComputeDevice& device, int rule, Segment& segment, double time) {
+  advance_clock(rule, INT64_MIN / 2, (time - segment.charged) / share_of(rule));
+  device.outstanding -= segment.charged;
+  if (device.outstanding < 1) device.outstanding = 0;
+  if (heddle_guard_slot* slot = own_slot()) {
+    __atomic_fetch_add(&slot->devices[rule].busy_ns, static_cast<uint64_t>(time), __ATOMIC_RELAXED);
+  }
+  segment.stage = Stage::kFree;
+}
+
+void learn(ComputeDevice& device, const Segment& segment, double duration, double time) {
+  if (segment.launches == 1) {
+    Estimate& estimate = estimate_of(device, segment.key);
+    const double step = 1.0 / (estimate.samples + 1);
+    estimate.cost += (step > 0.2 ? step : 0.2) * (duration - estimate.cost);
+    if (estimate.cost < 100) estimate.cost = 100;
+    if (estimate.samples < 1000000) ++estimate.samples;
+  }
+  constexpr double kWeight = 0.1;
+  device.measured_mean += kWeight * (time - device.measured_mean);
+  device.predicted_mean += kWeight * (segment.cost - device.predicted_mean);
+}
+
+// What a closed segment took, if the device has got there. False: not yet.
+bool settle_one(ComputeDevice& device, int rule, Segment& segment) {
+  if (!segment.measured) {
+    finish(device, rule, segment, segment.cost);
+    return true;
+  }
+  const CUresult reached = cuda().cuEventQuery != nullptr ? cuda().cuEventQuery(segment.end) : CUDA_ERROR_UNKNOWN;
+  if (reached == CUDA_ERROR_NOT_READY) return false;
+  float length = 0;
+  float until = 0;
+  const auto elapsed = cuda().cuEventElapsedTime;
+  const bool told = reached == CUDA_SUCCESS && elapsed != nullptr &&
+                    elapsed(&length, segment.start, segment.end) == CUDA_SUCCESS &&
+                    elapsed(&until, segment.context->base, segment.end) == CUDA_SUCCESS;
+  put_event(*segment.context, segment.start);
+  put_event(*segment.context, segment.end);
+  if (!told) {
+    finish(device, rule, segment, segment.cost);
+    return true;
+  }
+  const double duration = static_cast<double>(length) * 1e6;
+  const int64_t end = segment.context->base_ns + static_cast<int64_t>(static_cast<double>(until) * 1e6);
+  double time = new_time(rule, end - static_cast<int64_t>(duration), end);
+  learn(device, segment, duration, time);
+  if (segment.gaps && segment.launches > 1 && segment.cost < time) time = segment.cost;
+  finish(device, rule, segment, time);
+  return true;
+}
+
+void settle(ComputeDevice& device, int rule, int64_t now) {
+  device.last_poll = now;
+  bool any = false;
+  for (Segment& segment : device.segments) {
+    if (segment.stage == Stage::kClosed && settle_one(device, rule, segment)) any = true;
+  }
+  if (any) publish_outstanding(rule, device);
+}
+
+// Puts the end event behind the segment. Not while a launch of it is under way: that one closes it.
+void close(Segment& segment) {
+  if (segment.stage != Stage::kOpen || segment.in_flight != 0) return;
+  if (segment.measured) {
+    const bool recorded =
+        !capturing(segment.stream, segment.per_thread) && record(segment.end, segment.stream, segment.per_thread);
+    if (!recorded) {
+      put_event(*segment.context, segment.start);
+      put_event(*segment.context, segment.end);
+      segment.measured = false;
+    }
+  }
+  segment.stage = Stage::kClosed;
+}
+
+void close_all(ComputeDevice& device) {
+  const uint64_t context = current_context();
+  for (Segment& segment : device.segments) {
+    // An event is recorded in the context that is current; the others' segments close when their threads come by.
+    if (segment.stage == Stage::kOpen && (segment.context == nullptr || segment.context->handle == context)) {
+      close(segment);
+    }
+  }
+}
+
+void close_old(ComputeDevice& device, int64_t now) {
+  const uint64_t context = current_context();
+  for (Segment& segment : device.segments) {
+    if (segment.stage != Stage::kOpen || now - segment.opened < kSegmentAge) continue;
+    if (segment.context != nullptr && segment.context->handle != context) continue;
+    if (segment.busy_until < now) segment.gaps = true;
+    close(segment);
+  }
+}
+
+// Predicted time until the device is through with what this process has given it; the number of launches, too.
+struct Ahead {
+  uint32_t launches;
+  int64_t remaining;
+  bool overdue;
+};
+
+Ahead look_ahead(const ComputeDevice& device, int64_t now) {
+  Ahead ahead{0, 0, false};
+  for (const Segment& segment : device.segments) {
+    if (segment.stage == Stage::kFree) continue;
+    ahead.launches += segment.launches;
+    const int64_t left = segment.busy_until - now;
+    if (left > ahead.remaining) ahead.remaining = left;
+    if (now - segment.opened > static_cast<int64_t>(2 * segment.cost) + 1000000) ahead.overdue = true;
+  }
+  return ahead;
+}
+
+struct Verdict {
+  bool admitted;
+  int64_t wait;
+};
+
+Verdict judge(ComputeDevice& device, int rule, const Estimate& estimate, int64_t now) {
+  const Config& c = config();
+  const int64_t clock = virtual_clock(rule, now);
+  if (clock > now) device.gate_closed = true;
+  if (device.gate_closed) {
+    const int64_t left = clock + c.reopen_ns - now;
+    if (left > 0) return {false, left};
+    device.gate_closed = false;
+  }
+  if (device.outstanding <= 0) return {true, 0};
+  const double cost = concurrency(device) * estimate.cost;
+  if (estimate.samples != 0 && device.outstanding + cost <= static_cast<double>(c.outstanding_ns)) return {true, 0};
+  const Ahead ahead = look_ahead(device, now);
+  if (estimate.samples != 0 && ahead.launches == 1 && !ahead.overdue && ahead.remaining <= kTopUp) return {true, 0};
+  const int64_t until_top_up = ahead.remaining - kTopUp;
+  return {false, until_top_up < kShortWait ? kShortWait : (until_top_up < kPoll ? until_top_up : kPoll)};
+}
+
+Segment* open_segment_of(ComputeDevice& device, const Launch& launch) {
+  for (Segment& segment : device.segments) {
+    if (segment.stage == Stage::kOpen && segment.stream == launch.stream && segment.per_thread == launch.per_thread &&
+        (segment.context == nullptr || segment.context->handle == current_context())) {
+      return &segment;
+    }
+  }
+  return nullptr;
+}
+
+Segment* start_segment(ComputeDevice& device, const Launch& launch, int64_t now) {
+  for (Segment& segment : device.segments) {
+    if (segment.stage != Stage::kFree) continue;
+    memset(static_cast<void*>(&segment), 0, sizeof(segment));
+    segment.stage = Stage::kOpen;
+    segment.stream = launch.stream;
+    segment.per_thread = launch.per_thread;
+    segment.key = launch.key;
+    segment.opened = now;
+    segment.context = context_of(device, launch.stream, launch.per_thread);
+    if (segment.context == nullptr) return &segment;
+    segment.start = take_event(*segment.context);
+    segment.end = take_event(*segment.context);
+    segment.measured = segment.end != nullptr && record(segment.start, launch.stream, launch.per_thread);
+    return &segment;
+  }
+  return nullptr;
+}
+
+bool wants_own_segment(ComputeDevice& device, const Estimate& estimate, int64_t now) {
+  if (estimate.samples < 3 || estimate.cost >= kLongKernel) return true;
+  device.random = device.random * 6364136223846793005u + 1442695040888963407u;
+  if (device.random >> 60 != 0 || now - device.last_sample < kSampleDistance) return false;
+  device.last_sample = now;
+  return true;
+}
+
+// The segment that a launch belongs to; null: all are in use, the launch is charged by prediction alone.
+Segment* place_launch(ComputeDevice& device, const Launch& launch, const Estimate& estimate, int64_t now) {
+  const bool own = wants_own_segment(device, estimate, now);
+  Segment* segment = open_segment_of(device, launch);
+  if (segment != nullptr && (own || segment->alone)) {
+    close(*segment);
+    segment = nullptr;
+  }
+  if (segment == nullptr) segment = start_segment(device, launch, now);
+  if (segment == nullptr) return nullptr;
+  if (own) segment->alone = true;
+  if (segment->launches != 0 && segment->busy_until < now) segment->gaps = true;
+  const int64_t begin = segment->busy_until > now ? segment->busy_until : now;
+  segment->busy_until = begin + static_cast<int64_t>(estimate.cost);
+  return segment;
+}
+
+void rebase_if_due(ComputeDevice& device, const Launch& launch, int64_t now) {
+  if (device.outstanding > 0) return;
+  for (const Segment& segment : device.segments) {
+    if (segment.stage != Stage::kFree) return;
+  }
+  const uint64_t handle = current_context();
+  for (Context& context : device.contexts) {
+    if (context.handle == handle && handle != 0 && now - context.base_ns > kRebase) {
+      set_base(context, launch.stream, launch.per_thread);
+    }
+  }
+}
+
+}  // namespace
+
+Ticket admit(int rule, const Launch& launch) {
+  Compute* all = compute();
+  if (all == nullptr || capturing(launch.stream, launch.per_thread)) return {0, 0, 0, 0};
+  ComputeDevice& device = all->devices[rule];
+  const Lock lock(device.lock);
+  int64_t now = now_ns();
+  const int64_t asked = now;
+  close_old(device, now);
+  if (now - device.last_poll >= kPoll) settle(device, rule, now);
+  for (;;) {
+    const Verdict verdict = judge(device, rule, estimate_of(device, launch.key), now);
+    if (verdict.admitted) break;
+    close_all(device);
+    const int64_t wait = verdict.wait > kPoll && device.outstanding > 0 ? kPoll : verdict.wait;
+    pthread_mutex_unlock(&device.lock);
+    sleep_ns(wait);
+    pthread_mutex_lock(&device.lock);
+    now = now_ns();
+    settle(device, rule, now);
+  }
+  if (now != asked) {
+    if (heddle_guard_slot* slot = own_slot()) {
+      __atomic_fetch_add(&slot->throttled_ns, static_cast<uint64_t>(now - asked), __ATOMIC_RELAXED);
+    }
+  }
+  rebase_if_due(device, launch, now);
+  const Estimate estimate = estimate_of(device, launch.key);
+  Segment* segment = place_launch(device, launch, estimate, now);
+  const double charged = concurrency(device) * estimate.cost;
+  advance_clock(rule, now - config().burst_ns, charged / share_of(rule));
+  if (segment == nullptr) return {0, 0, 0, 0};
+  device.outstanding += charged;
+  segment->charged += charged;
+  segment->cost += estimate.cost;
+  ++segment->launches;
+  ++segment->in_flight;
+  publish_outstanding(rule, device);
+  return {rule + 1, static_cast<uint32_t>(segment - device.segments), charged, estimate.cost};
+}
+
+void after_launch(const Ticket& ticket, bool launched) {
+  if (ticket.device_plus_one == 0) return;
+  Compute* all = compute();
+  if (all == nullptr) return;
+  const int rule = ticket.device_plus_one - 1;
+  ComputeDevice& device = all->devices[rule];
+  const Lock lock(device.lock);
+  Segment& segment = device.segments[ticket.segment];
+  --segment.in_flight;
+  if (!launched) {
+    advance_clock(rule, INT64_MIN / 2, -ticket.charged / share_of(rule));
+    device.outstanding -= ticket.charged;
+    segment.charged -= ticket.charged;
+    segment.cost -= ticket.cost;
+    --segment.launches;
+  }
+  if (segment.alone || segment.launches >= kSegmentLaunches || segment.cost >= kSegmentWork) close(segment);
+}
+
+void before_stream_ends(CUstream stream) {
+  Compute* all = __atomic_load_n(&process().compute, __ATOMIC_ACQUIRE);
+  if (all == nullptr) return;
+  for (uint32_t rule = 0; rule < config().device_count; ++rule) {
+    ComputeDevice& device = all->devices[rule];
+    const Lock lock(device.lock);
+    for (Segment& segment : device.segments) {
+      if (segment.stream == stream && !segment.per_thread) close(segment);
+    }
+  }
+}
+
+void before_context_ends(uint64_t handle) {
+  Compute* all = __atomic_load_n(&process().compute, __ATOMIC_ACQUIRE);
+  if (all == nullptr) return;
+  for (uint32_t rule = 0; rule < config().device_count; ++rule) {
+    ComputeDevice& device = all->devices[rule];
+    const Lock lock(device.lock);
+    // The events go with the context; what they would have told is taken as predicted.
+    for (Segment& segment : device.segments) {
+      if (segment.stage == Stage::kFree || segment.context == nullptr || segment.context->handle != handle) continue;
+      finish(device, static_cast<int>(rule), segment, segment.cost);
+    }
+    for (Context& context : device.contexts) {
+      if (context.handle == handle) memset(static_cast<void*>(&context), 0, sizeof(context));
+    }
+  }
+}
+
+}  // namespace heddle::guard

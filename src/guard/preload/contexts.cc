@@ -1,0 +1,197 @@
+// Contexts: what the driver takes for one is charged on its device, on every device. The amount is what the limits say
+// or what the first process could measure; a context that is gone gives back its own charge and that of all it owned.
+#include "guard/preload/launch.h"
+#include "guard/preload/measure.h"
+#include "guard/preload/memory.h"
+#include "guard/preload/pools.h"
+
+namespace heddle::guard {
+namespace {
+
+uint64_t overhead_pages(int rule) {
+  const DeviceRule& limits = config().devices[rule];
+  if (limits.context_bytes != 0) return pages_of(limits.context_bytes);
+  return pages_of(ledger::load(config().usage->devices[rule].context_overhead_bytes));
+}
+
+// After the first context on a device for which nobody has said what one takes.
+void measure_if_unknown(int rule, uint64_t* charged) {
+  if (*charged != 0 || config().devices[rule].context_bytes != 0) return;
+  const uint64_t bytes = measure_context_overhead(rule);
+  if (bytes == 0) return;
+  ledger::exchange_if(config().usage->devices[rule].context_overhead_bytes, 0, bytes);
+  *charged = pages_of(bytes);
+  charge_once(rule, *charged, Take::kForced);
+}
+
+bool primary_is_active(CUdevice device, bool otherwise) {
+  unsigned int flags = 0;
+  int active = 0;
+  const auto query = cuda().cuDevicePrimaryCtxGetState;
+  if (query == nullptr || query(device, &flags, &active) != CUDA_SUCCESS) return otherwise;
+  return active != 0;
+}
+
+CUresult retain_primary(CUcontext* context, CUdevice device) {
+  const auto real = cuda().cuDevicePrimaryCtxRetain;
+  const int rule = rule_of(device);
+  if (refused(rule)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!accounted(rule)) return real(context, device);
+  Process& own = process();
+  const Lock lock(own.context_lock);
+  uint64_t pages = 0;
+  const bool first = own.primary_charged[rule] == 0;
+  if (first) {
+    pages = overhead_pages(rule);
+    if (!charge(rule, pages)) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const CUresult result = real(context, device);
+  if (!first) return result;
+  if (result != CUDA_SUCCESS) {
+    uncharge(rule, pages);
+    return result;
+  }
+  measure_if_unknown(rule, &pages);
+  own.primary_charged[rule] = 1;
+  own.primary_pages[rule] = pages;
+  own.primary_context[rule] = context != nullptr ? reinterpret_cast<uint64_t>(*context) : 0;
+  return result;
+}
+
+// After the primary context was released or reset: gone when the driver says that it is no longer active.
+template <typename Call>
+CUresult release_primary(CUdevice device, Call call) {
+  const int rule = rule_of(device);
+  if (!accounted(rule)) return call();
+  Process& own = process();
+  const Lock lock(own.context_lock);
+  const uint64_t context = own.primary_context[rule];
+  if (own.primary_charged[rule] != 0) before_context_ends(context);
+  const CUresult result = call();
+  if (result != CUDA_SUCCESS || own.primary_charged[rule] == 0 || primary_is_active(device, true)) return result;
+  drop_context(context);
+  uncharge(rule, own.primary_pages[rule]);
+  own.primary_charged[rule] = 0;
+  own.primary_pages[rule] = 0;
+  refresh_pools_if_any();
+  return result;
+}
+
+template <typename Call>
+CUresult create_context(CUcontext* context, CUdevice device, Call call) {
+  const int rule = rule_of(device);
+  if (refused(rule)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!accounted(rule) || context == nullptr) return call();
+  uint64_t pages = overhead_pages(rule);
+  if (!charge(rule, pages)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = call();
+  if (result != CUDA_SUCCESS) {
+    uncharge(rule, pages);
+    return result;
+  }
+  measure_if_unknown(rule, &pages);
+  const auto key = reinterpret_cast<uint64_t>(*context);
+  if (remember(Record{key, 0, key, pages, rule, static_cast<uint32_t>(Kind::kContext), 0, 0, 0})) return result;
+  if (cuda().cuCtxDestroy_v2 != nullptr) cuda().cuCtxDestroy_v2(*context);
+  uncharge(rule, pages);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+template <typename Call>
+CUresult destroy_context(CUcontext context, Call call) {
+  Record record{};
+  const auto key = reinterpret_cast<uint64_t>(context);
+  const bool known = forget(key, Kind::kContext, &record);
+  before_context_ends(key);
+  const CUresult result = call();
+  if (known && result != CUDA_SUCCESS) remember(record);
+  if (result != CUDA_SUCCESS) return result;
+  drop_context(key);
+  if (known) uncharge(record.device, record.pages);
+  refresh_pools_if_any();
+  return result;
+}
+
+}  // namespace
+}  // namespace heddle::guard
+
+using namespace heddle::guard;
+
+extern "C" {
+
+HEDDLE_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  const auto real = cuda().cuDevicePrimaryCtxRetain;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  return entry.nested() ? real(context, device) : retain_primary(context, device);
+}
+
+#define HEDDLE_PRIMARY_END(name)                                  \
+  HEDDLE_EXPORT CUresult name(CUdevice device) {                  \
+    const auto real = cuda().name;                                \
+    if (real == nullptr) return kNoSuchFunction;                  \
+    const Entry entry;                                            \
+    if (entry.nested()) return real(device);                      \
+    return release_primary(device, [&] { return real(device); }); \
+  }
+HEDDLE_PRIMARY_END(cuDevicePrimaryCtxRelease)
+HEDDLE_PRIMARY_END(cuDevicePrimaryCtxRelease_v2)
+HEDDLE_PRIMARY_END(cuDevicePrimaryCtxReset)
+HEDDLE_PRIMARY_END(cuDevicePrimaryCtxReset_v2)
+#undef HEDDLE_PRIMARY_END
+
+HEDDLE_EXPORT CUresult cuCtxCreate(CUcontext* context, unsigned int flags, CUdevice device) {
+  const auto real = cuda().cuCtxCreate;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  if (entry.nested()) return real(context, flags, device);
+  return create_context(context, device, [&] { return real(context, flags, device); });
+}
+
+HEDDLE_EXPORT CUresult cuCtxCreate_v2(CUcontext* context, unsigned int flags, CUdevice device) {
+  const auto real = cuda().cuCtxCreate_v2;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  if (entry.nested()) return real(context, flags, device);
+  return create_context(context, device, [&] { return real(context, flags, device); });
+}
+
+HEDDLE_EXPORT CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinity, int count, unsigned int flags,
+                                      CUdevice device) {
+  const auto real = cuda().cuCtxCreate_v3;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  if (entry.nested()) return real(context, affinity, count, flags, device);
+  return create_context(context, device, [&] { return real(context, affinity, count, flags, device); });
+}
+
+HEDDLE_EXPORT CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* wanted, unsigned int flags,
+                                      CUdevice device) {
+  const auto real = cuda().cuCtxCreate_v4;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  if (entry.nested()) return real(context, wanted, flags, device);
+  return create_context(context, device, [&] { return real(context, wanted, flags, device); });
+}
+
+#define HEDDLE_CONTEXT_END(name)                                    \
+  HEDDLE_EXPORT CUresult name(CUcontext context) {                  \
+    const auto real = cuda().name;                                  \
+    if (real == nullptr) return kNoSuchFunction;                    \
+    const Entry entry;                                              \
+    if (entry.nested()) return real(context);                       \
+    return destroy_context(context, [&] { return real(context); }); \
+  }
+HEDDLE_CONTEXT_END(cuCtxDestroy)
+HEDDLE_CONTEXT_END(cuCtxDestroy_v2)
+#undef HEDDLE_CONTEXT_END
+
+// Detaching ends a context only when it was attached once; the driver does not tell, so the charge stays until the
+// process ends: the safe side for a call that is deprecated since CUDA 4.
+HEDDLE_EXPORT CUresult cuCtxDetach(CUcontext context) {
+  const auto real = cuda().cuCtxDetach;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  return real(context);
+}
+}

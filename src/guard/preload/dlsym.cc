@@ -1,0 +1,103 @@
+// dlsym and dlvsym. What they answer for RTLD_NEXT (and for an error message) depends on who calls, which the C library
+// takes from the return address; so for every name that is not ours the entry points below leave the stack as the
+// caller made it and jump into the real function.
+#include <dlfcn.h>
+
+#include "guard/preload/driver.h"
+#include "guard/preload/elf.h"
+
+namespace {
+
+// In the two return registers of the ABI.
+struct Decision {
+  void* pointer;
+  unsigned long jump;  // 1: go on in `pointer`; 0: answer `pointer`
+};
+
+using heddle::guard::LoadedObject;
+
+bool same_object(const void* a, const void* b) {
+  LoadedObject x;
+  LoadedObject y;
+  return heddle::guard::object_of(a, &x) && heddle::guard::object_of(b, &y) && x.dynamic == y.dynamic;
+}
+
+// What the program may have for `hook`, when the real lookup answered `real`.
+void* answer(void* real, void* hook, bool cuda_name) {
+  if (real == nullptr) return nullptr;
+  LoadedObject owner;
+  if (!heddle::guard::object_of(real, &owner)) return real;
+  if (heddle::guard::begins_with(heddle::guard::name_of(owner), cuda_name ? "libcuda.so" : "libnvidia-ml.so")) {
+    const bool loaded = cuda_name ? heddle::guard::cuda_loaded() : heddle::guard::nvml_loaded();
+    return loaded ? hook : real;
+  }
+  // Found in the global scope, where we come first: an answer only if there is a driver behind us.
+  if (same_object(real, reinterpret_cast<const void*>(&answer))) {
+    const bool loaded = cuda_name ? heddle::guard::cuda_loaded() : heddle::guard::nvml_loaded();
+    return loaded ? hook : nullptr;
+  }
+  return real;
+}
+
+}  // namespace
+
+extern "C" {
+
+__attribute__((visibility("hidden"), used)) Decision heddle_guard_dlsym(void* handle, const char* name) {
+  const auto real = heddle::guard::real_dlsym();
+  if (real == nullptr) return {nullptr, 0};
+  bool cuda_name = false;
+  void* hook = name != nullptr ? heddle::guard::hook_of_name(name, &cuda_name) : nullptr;
+  if (hook == nullptr) return {reinterpret_cast<void*>(real), 1};
+  return {answer(real(handle, name), hook, cuda_name), 0};
+}
+
+__attribute__((visibility("hidden"), used)) Decision heddle_guard_dlvsym(void* handle, const char* name,
+                                                                         const char* version) {
+  const auto real = heddle::guard::real_dlvsym();
+  if (real == nullptr) return {nullptr, 0};
+  bool cuda_name = false;
+  void* hook = name != nullptr ? heddle::guard::hook_of_name(name, &cuda_name) : nullptr;
+  if (hook == nullptr) return {reinterpret_cast<void*>(real), 1};
+  return {answer(real(handle, name, version), hook, cuda_name), 0};
+}
+}
+
+#if defined(__x86_64__)
+#define HEDDLE_ENTRY(name, decide)                                             \
+  asm(".text\n.globl " #name "\n.type " #name ",@function\n.p2align 4\n" #name \
+      ":\n"                                                                    \
+      ".cfi_startproc\n endbr64\n"                                             \
+      " pushq %rdi\n .cfi_adjust_cfa_offset 8\n"                               \
+      " pushq %rsi\n .cfi_adjust_cfa_offset 8\n"                               \
+      " pushq %rdx\n .cfi_adjust_cfa_offset 8\n"                               \
+      " call " #decide                                                         \
+      "\n"                                                                     \
+      " movq %rdx, %rcx\n"                                                     \
+      " popq %rdx\n .cfi_adjust_cfa_offset -8\n"                               \
+      " popq %rsi\n .cfi_adjust_cfa_offset -8\n"                               \
+      " popq %rdi\n .cfi_adjust_cfa_offset -8\n"                               \
+      " testq %rcx, %rcx\n jnz 1f\n ret\n"                                     \
+      "1: jmp *%rax\n"                                                         \
+      ".cfi_endproc\n.size " #name ", .-" #name "\n")
+#elif defined(__aarch64__)
+#define HEDDLE_ENTRY(name, decide)                                                                       \
+  asm(".text\n.globl " #name "\n.type " #name ",%function\n.p2align 4\n" #name                           \
+      ":\n"                                                                                              \
+      ".cfi_startproc\n hint 34\n"                                                                       \
+      " stp x29, x30, [sp, -48]!\n .cfi_def_cfa_offset 48\n .cfi_offset 29, -48\n .cfi_offset 30, -40\n" \
+      " mov x29, sp\n stp x0, x1, [sp, 16]\n str x2, [sp, 32]\n"                                         \
+      " bl " #decide                                                                                     \
+      "\n"                                                                                               \
+      " mov x16, x0\n mov x17, x1\n"                                                                     \
+      " ldp x0, x1, [sp, 16]\n ldr x2, [sp, 32]\n"                                                       \
+      " ldp x29, x30, [sp], 48\n .cfi_def_cfa_offset 0\n .cfi_restore 29\n .cfi_restore 30\n"            \
+      " cbnz x17, 1f\n mov x0, x16\n ret\n"                                                              \
+      "1: br x16\n"                                                                                      \
+      ".cfi_endproc\n.size " #name ", .-" #name "\n")
+#else
+#error "the guard has no dlsym entry for this machine"
+#endif
+
+HEDDLE_ENTRY(dlsym, heddle_guard_dlsym);
+HEDDLE_ENTRY(dlvsym, heddle_guard_dlvsym);

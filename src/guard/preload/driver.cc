@@ -1,0 +1,196 @@
+#include "guard/preload/driver.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <sys/mman.h>
+
+#include "guard/preload/elf.h"
+
+namespace heddle::guard {
+namespace {
+
+struct Hook {
+  const char* exported;
+  const char* symbol;
+  int since;
+  int per_thread;
+  void* ours;
+  size_t member;  // offset of the real function in CudaFunctions
+};
+
+#define HEDDLE_HOOK(name, symbol, since, per_thread) \
+  {#name, symbol, since, per_thread, reinterpret_cast<void*>(&::name), offsetof(CudaFunctions, name)},
+const Hook kCudaHooks[] = {HEDDLE_CUDA_HOOKS(HEDDLE_HOOK)};
+#undef HEDDLE_HOOK
+
+struct NvmlHook {
+  const char* exported;
+  void* ours;
+};
+#define HEDDLE_HOOK(name) {#name, reinterpret_cast<void*>(&::name)},
+const NvmlHook kNvmlHooks[] = {HEDDLE_NVML_HOOKS(HEDDLE_HOOK)};
+#undef HEDDLE_HOOK
+
+const CudaFunctions kNoCuda{};
+const NvmlFunctions kNoNvml{};
+const CudaFunctions* cuda_functions = nullptr;
+const NvmlFunctions* nvml_functions = nullptr;
+
+void* libc_symbol(const char* name) {
+  LoadedObject object;
+  // Since glibc 2.34 the dl functions are in libc itself.
+  if (find_object("libc.so.6", nullptr, &object)) {
+    if (void* found = find_symbol(object, name)) return found;
+  }
+  return find_object("libdl.so.2", nullptr, &object) ? find_symbol(object, name) : nullptr;
+}
+
+// Keeps the driver loaded for as long as our table points into it.
+void keep_loaded(const LoadedObject& object) {
+  const auto open = real_dlopen();
+  if (open != nullptr) open(object.path, RTLD_NOLOAD | RTLD_LAZY);
+}
+
+// A table in memory of its own, so that it can be published by one store and two threads may do this at a time.
+template <typename T>
+T* new_table() {
+  void* memory = mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<T*>(memory);
+}
+
+template <typename T>
+const T* publish(const T*& where, T* table) {
+  const T* expected = nullptr;
+  if (__atomic_compare_exchange_n(&where, &expected, table, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return table;
+  munmap(table, sizeof(T));
+  return expected;
+}
+
+template <typename F>
+void resolve(const LoadedObject& driver, const char* name, F& function) {
+  function = reinterpret_cast<F>(find_symbol(driver, name));
+}
+
+const CudaFunctions* load_cuda() {
+  LoadedObject driver;
+  if (!find_object("libcuda.so", nullptr, &driver)) return nullptr;
+  auto* table = new_table<CudaFunctions>();
+  if (table == nullptr) return nullptr;
+  keep_loaded(driver);
+#define HEDDLE_RESOLVE(name, ...) resolve(driver, #name, table->name);
+  HEDDLE_CUDA_HOOKS(HEDDLE_RESOLVE)
+  HEDDLE_CUDA_CALLS(HEDDLE_RESOLVE)
+  return publish(cuda_functions, table);
+}
+
+const NvmlFunctions* load_nvml() {
+  LoadedObject driver;
+  if (!find_object("libnvidia-ml.so", nullptr, &driver)) return nullptr;
+  auto* table = new_table<NvmlFunctions>();
+  if (table == nullptr) return nullptr;
+  keep_loaded(driver);
+  HEDDLE_NVML_HOOKS(HEDDLE_RESOLVE)
+  HEDDLE_NVML_CALLS(HEDDLE_RESOLVE)
+#undef HEDDLE_RESOLVE
+  return publish(nvml_functions, table);
+}
+
+const CudaFunctions* cuda_or_null() {
+  const CudaFunctions* table = __atomic_load_n(&cuda_functions, __ATOMIC_ACQUIRE);
+  return table != nullptr ? table : load_cuda();
+}
+
+const NvmlFunctions* nvml_or_null() {
+  const NvmlFunctions* table = __atomic_load_n(&nvml_functions, __ATOMIC_ACQUIRE);
+  return table != nullptr ? table : load_nvml();
+}
+
+void* real_of(const Hook& hook) {
+  void* real = nullptr;
+  __builtin_memcpy(&real, reinterpret_cast<const char*>(&cuda()) + hook.member, sizeof(real));
+  return real;
+}
+
+}  // namespace
+
+const CudaFunctions& cuda() {
+  const CudaFunctions* table = cuda_or_null();
+  return table != nullptr ? *table : kNoCuda;
+}
+
+const NvmlFunctions& nvml() {
+  const NvmlFunctions* table = nvml_or_null();
+  return table != nullptr ? *table : kNoNvml;
+}
+
+bool cuda_loaded() {
+  return cuda_or_null() != nullptr;
+}
+bool nvml_loaded() {
+  return nvml_or_null() != nullptr;
+}
+
+void* hook_of_name(const char* name, bool* cuda_name) {
+  if (name[0] == 'c' && name[1] == 'u') {
+    *cuda_name = true;
+    for (const Hook& hook : kCudaHooks) {
+      if (same_text(hook.exported, name)) return hook.ours;
+    }
+  } else if (begins_with(name, "nvmlDeviceGet")) {
+    *cuda_name = false;
+    for (const NvmlHook& hook : kNvmlHooks) {
+      if (same_text(hook.exported, name)) return hook.ours;
+    }
+  }
+  return nullptr;
+}
+
+void* hook_of_proc_address(const char* symbol, int version, unsigned long long flags, void* real) {
+  for (const Hook& hook : kCudaHooks) {
+    if (real_of(hook) == real) return hook.ours;
+  }
+  // A driver that hands out other addresses than it exports: by name, as the driver itself chooses.
+  int driver_version = version;
+  if (cuda().cuDriverGetVersion != nullptr) cuda().cuDriverGetVersion(&driver_version);
+  const int usable = driver_version < version ? driver_version : version;
+  const int per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 ? 1 : 0;
+  const Hook* best = nullptr;
+  for (const Hook& hook : kCudaHooks) {
+    if (!same_text(hook.symbol, symbol) || hook.since > usable || hook.per_thread > per_thread) continue;
+    if (real_of(hook) == nullptr) continue;
+    if (best == nullptr || hook.per_thread > best->per_thread ||
+        (hook.per_thread == best->per_thread && hook.since > best->since)) {
+      best = &hook;
+    }
+  }
+  return best != nullptr ? best->ours : real;
+}
+
+namespace {
+
+template <typename F>
+F cached(F& where, const char* name) {
+  F found = __atomic_load_n(&where, __ATOMIC_RELAXED);
+  if (found != nullptr) return found;
+  found = reinterpret_cast<F>(libc_symbol(name));
+  __atomic_store_n(&where, found, __ATOMIC_RELAXED);
+  return found;
+}
+
+DlsymFunction dlsym_function = nullptr;
+DlvsymFunction dlvsym_function = nullptr;
+DlopenFunction dlopen_function = nullptr;
+
+}  // namespace
+
+DlsymFunction real_dlsym() {
+  return cached(dlsym_function, "dlsym");
+}
+DlvsymFunction real_dlvsym() {
+  return cached(dlvsym_function, "dlvsym");
+}
+DlopenFunction real_dlopen() {
+  return cached(dlopen_function, "dlopen");
+}
+
+}  // namespace heddle::guard

@@ -1,0 +1,46 @@
+// The vendor's real functions, and the way from a name or an address to our hook.
+//
+// Nothing is loaded here that the program did not load itself: a driver is taken into use when the program asks dlsym
+// for one of its functions or calls a hook that it was linked to, and is found among the objects that are loaded by
+// then.
+#pragma once
+
+#include "guard/preload/hooks.h"
+
+namespace heddle::guard {
+
+// Null members: the driver has no such function.
+struct CudaFunctions {
+#define HEDDLE_MEMBER(name, ...) decltype(&::name) name;
+  HEDDLE_CUDA_HOOKS(HEDDLE_MEMBER)
+  HEDDLE_CUDA_CALLS(HEDDLE_MEMBER)
+};
+
+struct NvmlFunctions {
+  HEDDLE_NVML_HOOKS(HEDDLE_MEMBER)
+  HEDDLE_NVML_CALLS(HEDDLE_MEMBER)
+#undef HEDDLE_MEMBER
+};
+
+// The functions of the driver that is loaded; all null while there is none. Cost after the first call: one load.
+const CudaFunctions& cuda();
+const NvmlFunctions& nvml();
+bool cuda_loaded();
+bool nvml_loaded();
+
+// Our function of this exported name; null when it is not one of ours. `cuda_name`: true for the CUDA driver's, false
+// for NVML's.
+void* hook_of_name(const char* name, bool* cuda_name);
+
+// What a program that asked cuGetProcAddress for (symbol, version, flags) and would get `real` shall get.
+void* hook_of_proc_address(const char* symbol, int version, unsigned long long flags, void* real);
+
+// The C library's own functions, found without calling it.
+using DlsymFunction = void* (*)(void*, const char*);
+using DlvsymFunction = void* (*)(void*, const char*, const char*);
+DlsymFunction real_dlsym();
+DlvsymFunction real_dlvsym();
+using DlopenFunction = void* (*)(const char*, int);
+DlopenFunction real_dlopen();
+
+}  // namespace heddle::guard

@@ -1,0 +1,31 @@
+// The loaded objects of this process, read from the dynamic loader's own list: how the guard finds the C library's real
+// dlsym without calling any dl function, and whether a driver is loaded. No allocation, no state; safe before main().
+#pragma once
+
+#include <cstdint>
+
+namespace heddle::guard {
+
+struct LoadedObject {
+  uintptr_t base = 0;
+  const char* path = nullptr;  // as the loader knows it; lives as long as the object
+  const void* dynamic = nullptr;
+};
+
+// The first loaded object whose soname or file name begins with one of the two prefixes. False: none is.
+bool find_object(const char* soname_prefix, const char* other_prefix, LoadedObject* found);
+
+// The object that `address` lies in. False: none.
+bool object_of(const void* address, LoadedObject* found);
+
+// The soname of an object or, without one, its file name; never null.
+const char* name_of(const LoadedObject& object);
+
+// A function that the object defines itself; the default version where there are several. Null: it defines none.
+void* find_symbol(const LoadedObject& object, const char* name);
+
+// True when name begins with prefix.
+bool begins_with(const char* name, const char* prefix);
+bool same_text(const char* a, const char* b);
+
+}  // namespace heddle::guard

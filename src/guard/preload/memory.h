@@ -1,0 +1,37 @@
+// What the memory hooks share.
+#pragma once
+
+#include "guard/preload/driver.h"
+#include "guard/preload/state.h"
+
+#define HEDDLE_EXPORT __attribute__((visibility("default")))
+
+namespace heddle::guard {
+
+// The step in which the driver takes memory of a device: a power of two, asked once for each rule.
+uint64_t block_bytes(int rule, CUdevice device);
+
+inline uint64_t round_up(uint64_t bytes, uint64_t step) {
+  return bytes > ~uint64_t{0} - step ? ~uint64_t{0} : (bytes + step - 1) & ~(step - 1);
+}
+
+enum class Kind : uint32_t { kLinear = 1, kArray = 2, kContext = 3, kFreedInOrder = 4 };
+
+// Remembers what was charged for an object that the context owns. False: no memory for the record.
+bool remember(const Record& record);
+// Takes the record of a key and kind out. False: there is none.
+bool forget(uint64_t key, Kind kind, Record* record);
+
+// The current context as a number; 0: none.
+uint64_t current_context();
+
+// Gives back everything that a context owned which the driver has destroyed.
+void drop_context(uint64_t context);
+
+// Plain memory that was freed in the order of a stream: it leaves when the stream gets there, so it stays charged until
+// the program has waited for that stream or for its context.
+void free_in_order(const Record& record, CUstream stream);
+enum class Waited { kStream, kContext };
+void waited_for(Waited what, uint64_t handle);
+
+}  // namespace heddle::guard

@@ -1,0 +1,384 @@
+#include "guard/preload/pools.h"
+
+#include "guard/preload/memory.h"
+
+namespace heddle::guard {
+namespace {
+
+// What the driver says of a pool; ~0: it does not say.
+uint64_t pool_value(CUmemoryPool pool, CUmemPool_attribute attribute) {
+  cuuint64_t value = 0;
+  const auto query = cuda().cuMemPoolGetAttribute;
+  if (query == nullptr || query(pool, attribute, &value) != CUDA_SUCCESS) return ~uint64_t{0};
+  return value;
+}
+
+// Everything below holds pool_lock.
+
+// Charges exactly `pages`. False: the limit does not allow the growth.
+bool level(int rule, uint64_t* charged, uint64_t pages, Take take) {
+  if (pages < *charged) {
+    uncharge(rule, *charged - pages);
+  } else if (pages > *charged && !charge_once(rule, pages - *charged, take)) {
+    return false;
+  }
+  *charged = pages;
+  return true;
+}
+
+bool refresh_one(Pool& pool) {
+  const uint64_t reserved = pool_value(pool.handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+  if (reserved == ~uint64_t{0}) return false;
+  const uint64_t before = pool.pages;
+  level(pool.rule, &pool.pages, pages_of(reserved), Take::kForced);
+  return pool.pages < before;
+}
+
+bool refresh_graphs(Process& own) {
+  const auto query = cuda().cuDeviceGetGraphMemAttribute;
+  int count = 0;
+  if (query == nullptr || cuda().cuDeviceGetCount == nullptr || cuda().cuDeviceGetCount(&count) != CUDA_SUCCESS) {
+    return false;
+  }
+  bool shrunk = false;
+  for (CUdevice device = 0; device < count; ++device) {
+    const int rule = rule_of(device);
+    cuuint64_t reserved = 0;
+    if (!accounted(rule) || query(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved) != CUDA_SUCCESS) continue;
+    const uint64_t before = own.graph_pages[rule];
+    level(rule, &own.graph_pages[rule], pages_of(reserved), Take::kForced);
+    shrunk = shrunk || own.graph_pages[rule] < before;
+  }
+  return shrunk;
+}
+
+bool refresh_locked(Process& own) {
+  bool shrunk = false;
+  for (uint32_t i = 0; i < own.pool_count; ++i) {
+    Pool& pool = own.pools[i];
+    if (pool.handle != nullptr && pool.pages != 0 && refresh_one(pool)) shrunk = true;
+  }
+  if (own.graph_memory_seen != 0 && refresh_graphs(own)) shrunk = true;
+  return shrunk;
+}
+
+Pool* find_pool(Process& own, CUmemoryPool handle) {
+  for (uint32_t i = 0; i < own.pool_count; ++i) {
+    if (own.pools[i].handle == handle) return &own.pools[i];
+  }
+  return nullptr;
+}
+
+Pool* add_pool(Process& own, CUmemoryPool handle, int rule) {
+  Pool* place = find_pool(own, nullptr);
+  if (place == nullptr && own.pool_count < kMaxPools) place = &own.pools[own.pool_count++];
+  if (place == nullptr) return nullptr;
+  *place = Pool{handle, rule, 0};
+  return place;
+}
+
+// The entry of a pool that the program uses; pools that it did not create are some device's default one.
+Pool* pool_of(Process& own, CUmemoryPool handle) {
+  if (Pool* known = find_pool(own, handle)) return known;
+  int count = 0;
+  if (cuda().cuDeviceGetCount != nullptr) cuda().cuDeviceGetCount(&count);
+  int rule = current_rule();
+  for (CUdevice device = 0; device < count; ++device) {
+    CUmemoryPool pool = nullptr;
+    const auto query = cuda().cuDeviceGetDefaultMemPool;
+    if (query != nullptr && query(&pool, device) == CUDA_SUCCESS && pool == handle) rule = rule_of(device);
+  }
+  return add_pool(own, handle, rule);
+}
+
+struct Request {
+  CUmemoryPool pool;
+  uint64_t bytes;
+  CUdevice device;
+};
+
+// Makes room for `pages` more in a pool. Gives what was charged for it, or ~0: there is no room.
+uint64_t make_room(Process& own, Pool& pool, uint64_t pages) {
+  if (charge_once(pool.rule, pages)) return pages;
+  sweep_dead();
+  refresh_locked(own);
+  if (charge_once(pool.rule, pages)) return pages;
+  // At the limit an allocation may still fit into what the pool has reserved and does not use.
+  const uint64_t reserved = pool_value(pool.handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+  const uint64_t used = pool_value(pool.handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+  const bool fits = reserved != ~uint64_t{0} && used <= reserved && pages_of(reserved - used) >= pages;
+  return fits ? 0 : ~uint64_t{0};
+}
+
+template <typename Call, typename Undo>
+CUresult allocate_from_pool(const Request& request, Call call, Undo undo) {
+  Process& own = process();
+  const Lock lock(own.pool_lock);
+  Pool* pool = pool_of(own, request.pool);
+  if (pool == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (refused(pool->rule)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!accounted(pool->rule) || request.bytes == 0) return call();
+  const uint64_t step = block_bytes(pool->rule, request.device);
+  const uint64_t room = make_room(own, *pool, pages_of(round_up(request.bytes, step)));
+  if (room == ~uint64_t{0}) return CUDA_ERROR_OUT_OF_MEMORY;
+  pool->pages += room;
+  __atomic_store_n(&own.pools_charged, 1, __ATOMIC_RELAXED);
+  const CUresult result = call();
+  const uint64_t reserved = pool_value(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+  if (reserved == ~uint64_t{0}) return result;
+  if (level(pool->rule, &pool->pages, pages_of(reserved), Take::kLimited)) return result;
+  // The driver took more than the limit leaves: hand it back.
+  if (result == CUDA_SUCCESS) undo();
+  if (cuda().cuMemPoolTrimTo != nullptr) cuda().cuMemPoolTrimTo(pool->handle, pool->pages << HEDDLE_GUARD_PAGE_SHIFT);
+  refresh_one(*pool);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+template <typename Query>
+bool capturing(Query query, CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (query == nullptr) return false;
+  return query(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// An allocation in a graph takes memory when the graph runs; here only what can never fit is refused.
+bool note_graph_allocation(uint64_t bytes, int rule) {
+  __atomic_store_n(&process().graph_memory_seen, 1, __ATOMIC_RELAXED);
+  if (refused(rule)) return false;
+  return !accounted(rule) || pages_of(bytes) <= config().devices[rule].limit_pages;
+}
+
+template <typename Real, typename Free, typename Query>
+CUresult allocate_async(Real real, Free free, Query query, CUdeviceptr* address, size_t bytes, CUstream stream) {
+  const CUdevice device = current_device();
+  if (capturing(query, stream)) {
+    return note_graph_allocation(bytes, rule_of(device)) ? real(address, bytes, stream) : CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  CUmemoryPool pool = nullptr;
+  if (device < 0 || cuda().cuDeviceGetMemPool == nullptr || cuda().cuDeviceGetMemPool(&pool, device) != CUDA_SUCCESS) {
+    return refused(rule_of(device)) ? CUDA_ERROR_OUT_OF_MEMORY : real(address, bytes, stream);
+  }
+  return allocate_from_pool(
+      {pool, bytes, device}, [&] { return real(address, bytes, stream); },
+      [&] {
+        if (free != nullptr) free(*address, stream);
+      });
+}
+
+template <typename Real, typename Free, typename Query>
+CUresult allocate_from_pool_async(Real real, Free free, Query query, CUdeviceptr* address, size_t bytes,
+                                  CUmemoryPool pool, CUstream stream) {
+  const CUdevice device = current_device();
+  if (capturing(query, stream)) {
+    return note_graph_allocation(bytes, rule_of(device)) ? real(address, bytes, pool, stream)
+                                                         : CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  return allocate_from_pool(
+      {pool, bytes, device}, [&] { return real(address, bytes, pool, stream); },
+      [&] {
+        if (free != nullptr) free(*address, stream);
+      });
+}
+
+template <typename Real>
+CUresult free_async(Real real, CUdeviceptr address, CUstream stream) {
+  Record record{};
+  const bool linear = forget(address, Kind::kLinear, &record);
+  const CUresult result = real(address, stream);
+  if (linear && result == CUDA_SUCCESS) free_in_order(record, stream);
+  if (linear && result != CUDA_SUCCESS) remember(record);
+  if (result == CUDA_SUCCESS) refresh_pools_if_any();
+  return result;
+}
+
+// After the program waited: what the device has given back by then.
+void after_wait(CUresult result, Waited what, uint64_t handle) {
+  refresh_pools_if_any();
+  if (result == CUDA_SUCCESS) waited_for(what, handle);
+}
+
+}  // namespace
+
+bool refresh_pools() {
+  Process& own = process();
+  const Lock lock(own.pool_lock);
+  return refresh_locked(own);
+}
+
+void refresh_pools_if_any() {
+  Process& own = process();
+  if (__atomic_load_n(&own.pools_charged, __ATOMIC_RELAXED) != 0) refresh_pools();
+}
+
+void refresh_graph_memory() {
+  Process& own = process();
+  if (__atomic_load_n(&own.graph_memory_seen, __ATOMIC_RELAXED) == 0) return;
+  const Lock lock(own.pool_lock);
+  refresh_graphs(own);
+}
+
+}  // namespace heddle::guard
+
+using namespace heddle::guard;
+
+extern "C" {
+
+HEDDLE_EXPORT CUresult cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stream) {
+  const auto real = cuda().cuMemAllocAsync;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  if (entry.nested() || address == nullptr) return real(address, bytes, stream);
+  return allocate_async(real, cuda().cuMemFreeAsync, cuda().cuStreamIsCapturing, address, bytes, stream);
+}
+
+HEDDLE_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t bytes, CUstream stream) {
+  const auto real = cuda().cuMemAllocAsync_ptsz;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  if (entry.nested() || address == nullptr) return real(address, bytes, stream);
+  return allocate_async(real, cuda().cuMemFreeAsync_ptsz, cuda().cuStreamIsCapturing_ptsz, address, bytes, stream);
+}
+
+HEDDLE_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream) {
+  const auto real = cuda().cuMemAllocFromPoolAsync;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  if (entry.nested() || address == nullptr) return real(address, bytes, pool, stream);
+  return allocate_from_pool_async(real, cuda().cuMemFreeAsync, cuda().cuStreamIsCapturing, address, bytes, pool,
+                                  stream);
+}
+
+HEDDLE_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,
+                                                    CUstream stream) {
+  const auto real = cuda().cuMemAllocFromPoolAsync_ptsz;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  if (entry.nested() || address == nullptr) return real(address, bytes, pool, stream);
+  return allocate_from_pool_async(real, cuda().cuMemFreeAsync_ptsz, cuda().cuStreamIsCapturing_ptsz, address, bytes,
+                                  pool, stream);
+}
+
+HEDDLE_EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
+  const auto real = cuda().cuMemFreeAsync;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  return entry.nested() ? real(address, stream) : free_async(real, address, stream);
+}
+
+HEDDLE_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
+  const auto real = cuda().cuMemFreeAsync_ptsz;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  return entry.nested() ? real(address, stream) : free_async(real, address, stream);
+}
+
+HEDDLE_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* wanted) {
+  const auto real = cuda().cuMemPoolCreate;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  const CUresult result = real(pool, wanted);
+  if (entry.nested() || result != CUDA_SUCCESS || pool == nullptr || wanted == nullptr) return result;
+  const bool on_device = wanted->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  Process& own = process();
+  const Lock lock(own.pool_lock);
+  add_pool(own, *pool, on_device ? rule_of(wanted->location.id) : kNoDevice);
+  return result;
+}
+
+HEDDLE_EXPORT CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool, void* handle,
+                                                          CUmemAllocationHandleType type, unsigned long long flags) {
+  const auto real = cuda().cuMemPoolImportFromShareableHandle;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  const CUresult result = real(pool, handle, type, flags);
+  if (entry.nested() || result != CUDA_SUCCESS || pool == nullptr) return result;
+  Process& own = process();
+  const Lock lock(own.pool_lock);
+  add_pool(own, *pool, kNoDevice);  // the process that made it is charged
+  return result;
+}
+
+HEDDLE_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  const auto real = cuda().cuMemPoolDestroy;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  if (entry.nested()) return real(pool);
+  Process& own = process();
+  const Lock lock(own.pool_lock);
+  // What is still in use stays taken after this, and nobody can ask for it by then: it stays charged.
+  const uint64_t used = pool_value(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+  const CUresult result = real(pool);
+  Pool* known = result == CUDA_SUCCESS ? find_pool(own, pool) : nullptr;
+  if (known == nullptr) return result;
+  const uint64_t kept = used == ~uint64_t{0} ? 0 : pages_of(used);
+  if (accounted(known->rule) && known->pages > kept) uncharge(known->rule, known->pages - kept);
+  *known = Pool{nullptr, kNoDevice, 0};
+  return result;
+}
+
+HEDDLE_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
+  const auto real = cuda().cuMemPoolTrimTo;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  const CUresult result = real(pool, keep);
+  if (!entry.nested() && result == CUDA_SUCCESS) refresh_pools_if_any();
+  return result;
+}
+
+HEDDLE_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+                                              size_t count, CUDA_MEM_ALLOC_NODE_PARAMS* wanted) {
+  const auto real = cuda().cuGraphAddMemAllocNode;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  if (!entry.nested() && wanted != nullptr && wanted->poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+      !note_graph_allocation(wanted->bytesize, rule_of(wanted->poolProps.location.id))) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  return real(node, graph, dependencies, count, wanted);
+}
+
+HEDDLE_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device) {
+  const auto real = cuda().cuDeviceGraphMemTrim;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  const CUresult result = real(device);
+  if (!entry.nested() && result == CUDA_SUCCESS) refresh_graph_memory();
+  return result;
+}
+
+HEDDLE_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
+  const auto real = cuda().cuStreamSynchronize;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  const CUresult result = real(stream);
+  if (!entry.nested()) after_wait(result, Waited::kStream, reinterpret_cast<uint64_t>(stream));
+  return result;
+}
+
+HEDDLE_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream stream) {
+  const auto real = cuda().cuStreamSynchronize_ptsz;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  const CUresult result = real(stream);
+  if (!entry.nested()) after_wait(result, Waited::kStream, reinterpret_cast<uint64_t>(stream));
+  return result;
+}
+
+HEDDLE_EXPORT CUresult cuCtxSynchronize() {
+  const auto real = cuda().cuCtxSynchronize;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  const CUresult result = real();
+  if (!entry.nested()) after_wait(result, Waited::kContext, current_context());
+  return result;
+}
+
+HEDDLE_EXPORT CUresult cuEventSynchronize(CUevent event) {
+  const auto real = cuda().cuEventSynchronize;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  const CUresult result = real(event);
+  if (!entry.nested()) refresh_pools_if_any();
+  return result;
+}
+}

@@ -1,0 +1,216 @@
+// What a program is told: the share instead of the card. Totals and free memory never underflow.
+#include <string.h>
+
+#include "guard/preload/memory.h"
+#include "guard/preload/pools.h"
+
+namespace heddle::guard {
+namespace {
+
+struct Share {
+  uint64_t total;
+  uint64_t charged;  // at most total
+};
+
+// False: the device is shown as it is.
+bool share_of(int rule, Share* share) {
+  if (!accounted(rule) || config().devices[rule].whole_card) return false;
+  sweep_dead();
+  refresh_pools_if_any();
+  const uint64_t charged = ledger::total_pages(*config().usage, static_cast<uint32_t>(rule)) * kPageBytes;
+  share->total = config().devices[rule].limit_bytes;
+  share->charged = charged < share->total ? charged : share->total;
+  return true;
+}
+
+uint64_t smaller(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+// A size in the type of the caller, which may be too small for it.
+template <typename T>
+T fitting(uint64_t value) {
+  const uint64_t most = static_cast<T>(~T{0});
+  return static_cast<T>(smaller(value, most));
+}
+
+template <typename Real, typename T>
+CUresult memory_info(Real real, T* free, T* total) {
+  const CUresult result = real(free, total);
+  Share share{};
+  if (result != CUDA_SUCCESS) return result;
+  const int rule = current_rule();
+  if (refused(rule)) {
+    if (free != nullptr) *free = 0;
+    return result;
+  }
+  if (!share_of(rule, &share)) return result;
+  // The card may be fuller than the share says: what is not there is not promised.
+  if (free != nullptr) *free = fitting<T>(smaller(share.total - share.charged, *free));
+  if (total != nullptr) *total = fitting<T>(share.total);
+  return result;
+}
+
+template <typename Real, typename T>
+CUresult total_memory(Real real, T* bytes, CUdevice device) {
+  const CUresult result = real(bytes, device);
+  if (result != CUDA_SUCCESS || bytes == nullptr) return result;
+  const int rule = rule_of(device);
+  if (!accounted(rule) || config().devices[rule].whole_card) return result;
+  *bytes = fitting<T>(smaller(config().devices[rule].limit_bytes, *bytes));
+  return result;
+}
+
+int rule_of_nvml(nvmlDevice_t device) {
+  char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
+  const auto query = nvml().nvmlDeviceGetUUID;
+  if (query == nullptr || query(device, uuid, sizeof(uuid)) != NVML_SUCCESS) return kNoDevice;
+  uuid[sizeof(uuid) - 1] = '\0';
+  return rule_of_uuid(uuid);
+}
+
+// The processes of this tenant that hold memory on the device and that this pid namespace knows.
+template <typename Info>
+nvmlReturn_t list_processes(int rule, unsigned int* count, Info* list) {
+  const heddle_guard_usage& usage = *config().usage;
+  const uint32_t own_namespace = own_pid_namespace();
+  const unsigned int room = *count;
+  unsigned int found = 0;
+  for (uint32_t i = 0; i < ledger::load(usage.header.slots_used) && i < HEDDLE_GUARD_SLOTS; ++i) {
+    const heddle_guard_slot& slot = usage.slots[i];
+    const uint64_t owner = ledger::load(slot.owner);
+    const uint64_t pages = ledger::charge_pages(ledger::load(slot.devices[rule].charge));
+    if (owner == 0 || pages == 0 || ledger::owner_namespace(owner) != own_namespace) continue;
+    if (found < room && list != nullptr) {
+      Info info;
+      memset(&info, 0, sizeof(info));
+      info.pid = ledger::owner_pid(owner);
+      info.usedGpuMemory = pages * kPageBytes;
+      if constexpr (sizeof(Info) > sizeof(nvmlProcessInfo_v1_t)) {
+        info.gpuInstanceId = 0xffffffffu;
+        info.computeInstanceId = 0xffffffffu;
+      }
+      list[found] = info;
+    }
+    ++found;
+  }
+  *count = found;
+  // A caller that asks for the number with no room is told so in the driver's own way.
+  return found > room || (found != 0 && list == nullptr) ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+template <typename Real, typename Info>
+nvmlReturn_t compute_processes(Real real, nvmlDevice_t device, unsigned int* count, Info* list) {
+  if (real == nullptr) return NVML_ERROR_FUNCTION_NOT_FOUND;
+  const Entry entry;
+  const int rule = entry.nested() || count == nullptr ? kNoDevice : rule_of_nvml(device);
+  if (!accounted(rule)) return real(device, count, list);
+  sweep_dead();
+  return list_processes(rule, count, list);
+}
+
+// Processes of other kinds hold nothing that is charged: on a shared device none of them is the tenant's.
+template <typename Real, typename Info>
+nvmlReturn_t other_processes(Real real, nvmlDevice_t device, unsigned int* count, Info* list) {
+  if (real == nullptr) return NVML_ERROR_FUNCTION_NOT_FOUND;
+  const Entry entry;
+  const int rule = entry.nested() || count == nullptr ? kNoDevice : rule_of_nvml(device);
+  if (!accounted(rule)) return real(device, count, list);
+  *count = 0;
+  return NVML_SUCCESS;
+}
+
+}  // namespace
+}  // namespace heddle::guard
+
+using namespace heddle::guard;
+
+extern "C" {
+
+#define HEDDLE_MEMORY_INFO(name, T)                \
+  HEDDLE_EXPORT CUresult name(T* free, T* total) { \
+    const auto real = cuda().name;                 \
+    if (real == nullptr) return kNoSuchFunction;   \
+    const Entry entry;                             \
+    if (entry.nested()) return real(free, total);  \
+    return memory_info(real, free, total);         \
+  }
+HEDDLE_MEMORY_INFO(cuMemGetInfo, unsigned int)
+HEDDLE_MEMORY_INFO(cuMemGetInfo_v2, size_t)
+#undef HEDDLE_MEMORY_INFO
+
+#define HEDDLE_TOTAL_MEMORY(name, T)                       \
+  HEDDLE_EXPORT CUresult name(T* bytes, CUdevice device) { \
+    const auto real = cuda().name;                         \
+    if (real == nullptr) return kNoSuchFunction;           \
+    const Entry entry;                                     \
+    if (entry.nested()) return real(bytes, device);        \
+    return total_memory(real, bytes, device);              \
+  }
+HEDDLE_TOTAL_MEMORY(cuDeviceTotalMem, unsigned int)
+HEDDLE_TOTAL_MEMORY(cuDeviceTotalMem_v2, size_t)
+#undef HEDDLE_TOTAL_MEMORY
+
+HEDDLE_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {
+  const auto real = nvml().nvmlDeviceGetMemoryInfo;
+  if (real == nullptr) return NVML_ERROR_FUNCTION_NOT_FOUND;
+  const Entry entry;
+  const nvmlReturn_t result = real(device, memory);
+  Share share{};
+  if (entry.nested() || result != NVML_SUCCESS || memory == nullptr) return result;
+  if (!share_of(rule_of_nvml(device), &share)) return result;
+  *memory = nvmlMemory_t{share.total, share.total - share.charged, share.charged};
+  return result;
+}
+
+HEDDLE_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t* memory) {
+  const auto real = nvml().nvmlDeviceGetMemoryInfo_v2;
+  if (real == nullptr) return NVML_ERROR_FUNCTION_NOT_FOUND;
+  const Entry entry;
+  const nvmlReturn_t result = real(device, memory);
+  Share share{};
+  if (entry.nested() || result != NVML_SUCCESS || memory == nullptr) return result;
+  if (!share_of(rule_of_nvml(device), &share)) return result;
+  memory->total = share.total;
+  memory->reserved = 0;
+  memory->free = share.total - share.charged;
+  memory->used = share.charged;
+  return result;
+}
+
+#define HEDDLE_PROCESSES(name, Info, function)                                            \
+  HEDDLE_EXPORT nvmlReturn_t name(nvmlDevice_t device, unsigned int* count, Info* list) { \
+    return function(nvml().name, device, count, list);                                    \
+  }
+HEDDLE_PROCESSES(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t, compute_processes)
+HEDDLE_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, compute_processes)
+HEDDLE_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_t, compute_processes)
+HEDDLE_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t, other_processes)
+HEDDLE_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t, other_processes)
+HEDDLE_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t, other_processes)
+HEDDLE_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t, other_processes)
+HEDDLE_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, other_processes)
+HEDDLE_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t, other_processes)
+#undef HEDDLE_PROCESSES
+
+HEDDLE_EXPORT CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
+                                           CUdriverProcAddressQueryResult* status) {
+  const auto real = cuda().cuGetProcAddress_v2;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  const CUresult result = real(symbol, function, version, flags, status);
+  if (result != CUDA_SUCCESS || symbol == nullptr || function == nullptr || *function == nullptr) return result;
+  *function = hook_of_proc_address(symbol, version, flags, *function);
+  return result;
+}
+
+HEDDLE_EXPORT CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags) {
+  const auto real = cuda().cuGetProcAddress;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  const CUresult result = real(symbol, function, version, flags);
+  if (result != CUDA_SUCCESS || symbol == nullptr || function == nullptr || *function == nullptr) return result;
+  *function = hook_of_proc_address(symbol, version, flags, *function);
+  return result;
+}
+}

@@ -1,0 +1,362 @@
+#include "guard/preload/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "guard/preload/driver.h"
+#include "guard/preload/pools.h"
+
+namespace heddle::guard {
+
+__thread bool Entry::inside_ __attribute__((tls_model("initial-exec"))) = false;
+
+namespace {
+
+// Published as one block, so that two threads may load at a time and a fork in the middle leaves nothing half done.
+struct Loaded {
+  Config config;
+  Process* process;
+  int8_t rule_of_ordinal[64];  // 0: not asked yet; rule + 1; -1: unlisted
+};
+Loaded* loaded = nullptr;
+
+constexpr const char* kContainerFolder = "/run/heddle";
+constexpr size_t kPathBytes = 512;
+
+bool join(char* out, const char* folder, const char* name) {
+  const size_t a = strlen(folder);
+  const size_t b = strlen(name);
+  if (a + b + 2 > kPathBytes) return false;
+  memcpy(out, folder, a);
+  out[a] = '/';
+  memcpy(out + a + 1, name, b + 1);
+  return true;
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+// "GPU-" or "MIG-" and 32 digits with dashes between. False: something else.
+bool parse_uuid(const char* text, unsigned char (&uuid)[16]) {
+  const char* p = strchr(text, '-');
+  if (p == nullptr) return false;
+  ++p;
+  for (unsigned char& byte : uuid) {
+    while (*p == '-') ++p;
+    const int high = hex_digit(*p);
+    const int low = high < 0 ? -1 : hex_digit(p[1]);
+    if (low < 0) return false;
+    byte = static_cast<unsigned char>(high * 16 + low);
+    p += 2;
+  }
+  return *p == '\0';
+}
+
+bool take_limits(const heddle_guard_limits& file, long bytes, Config& config) {
+  if (bytes != static_cast<long>(sizeof(file)) || memcmp(file.magic, HEDDLE_GUARD_LIMITS_MAGIC, 8) != 0) return false;
+  if (file.version < HEDDLE_GUARD_OLDEST_VERSION || file.version > HEDDLE_GUARD_VERSION) return false;
+  if (file.size != sizeof(file) || file.checksum != checksum_of(file)) return false;
+  if (file.device_count == 0 || file.device_count > HEDDLE_GUARD_MAX_DEVICES) return false;
+  config.device_count = file.device_count;
+  config.deny_unlisted = (file.flags & HEDDLE_GUARD_DENY_UNLISTED_DEVICES) != 0;
+  config.burst_ns = file.burst_ns != 0 ? static_cast<int64_t>(file.burst_ns) : 20000000;
+  config.reopen_ns = file.reopen_ns != 0 ? static_cast<int64_t>(file.reopen_ns) : 1000000;
+  config.outstanding_ns = file.outstanding_ns != 0 ? static_cast<int64_t>(file.outstanding_ns) : 2000000;
+  for (uint32_t i = 0; i < file.device_count; ++i) {
+    const heddle_guard_device_limits& from = file.devices[i];
+    DeviceRule& to = config.devices[i];
+    if (memchr(from.uuid, 0, sizeof(from.uuid)) == nullptr || !parse_uuid(from.uuid, to.uuid)) return false;
+    if (from.cores_percent > 100) return false;
+    to.whole_card = (from.flags & HEDDLE_GUARD_WHOLE_CARD) != 0;
+    to.limit_bytes = from.memory_bytes;
+    to.limit_pages = from.memory_bytes >> HEDDLE_GUARD_PAGE_SHIFT;
+    if (to.limit_pages > kMaxPages) return false;
+    if (to.whole_card) to.limit_pages = kMaxPages;
+    to.context_bytes = from.context_overhead_bytes;
+    to.cores_percent = from.cores_percent == 100 ? 0 : from.cores_percent;
+    config.any_compute_limit = config.any_compute_limit || to.cores_percent != 0;
+  }
+  return true;
+}
+
+// After a reboot the clocks in the file mean nothing; the processes in it are gone and are swept like others.
+void start_clocks(heddle_guard_usage& usage) {
+  char id[64];
+  const long got = read_whole("/proc/sys/kernel/random/boot_id", id, sizeof(id));
+  const uint64_t boot = fnv1a(id, got > 0 ? static_cast<uint64_t>(got) : 0);
+  const uint64_t seen = ledger::load(usage.header.boot);
+  if (seen == boot || !ledger::exchange_if(usage.header.boot, seen, boot) || seen == 0) return;
+  for (heddle_guard_device_usage& device : usage.devices) {
+    __atomic_store_n(&device.virtual_ns, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&device.watermark_ns, 0, __ATOMIC_RELAXED);
+  }
+}
+
+heddle_guard_usage* map_usage(const char* path, uint32_t device_count) {
+  auto* usage = static_cast<heddle_guard_usage*>(map_shared_file(path, sizeof(heddle_guard_usage)));
+  if (usage == nullptr) return nullptr;
+  const heddle_guard_usage_header& header = usage->header;
+  if (memcmp(header.magic, HEDDLE_GUARD_USAGE_MAGIC, 8) == 0 && header.version >= HEDDLE_GUARD_OLDEST_VERSION &&
+      header.version <= HEDDLE_GUARD_VERSION && header.size == sizeof(heddle_guard_usage) &&
+      header.device_count == device_count && header.slot_count == HEDDLE_GUARD_SLOTS) {
+    start_clocks(*usage);
+    return usage;
+  }
+  unmap(usage, sizeof(heddle_guard_usage));
+  return nullptr;
+}
+
+void load_config(Config& config) {
+  char path[kPathBytes];
+  heddle_guard_limits file;
+  const char* folder = kContainerFolder;
+  if (inode_of("/run/heddle/limits") == 0) {
+    // Only without the container's own file: a tenant cannot point elsewhere.
+    folder = getenv("HEDDLE_GUARD_DIR");
+    if (folder == nullptr || !join(path, folder, "limits") || inode_of(path) == 0) return;
+  }
+  if (!join(path, folder, "limits")) return;
+  const long got = read_whole(path, &file, sizeof(file));
+  if (!take_limits(file, got, config)) {
+    log_line("memory is refused: the limits file is damaged or of an unknown version: ", path);
+    memset(&config, 0, sizeof(config));
+    config.mode = Config::Mode::kClosed;
+    return;
+  }
+  config.mode = Config::Mode::kActive;
+  if (!join(path, folder, "usage")) return;
+  config.usage = map_usage(path, config.device_count);
+  if (config.usage != nullptr) return;
+  const bool closed = (file.flags & HEDDLE_GUARD_FAIL_CLOSED) != 0;
+  log_line(closed ? "memory is refused: the usage file is missing or damaged: "
+                  : "memory is not limited: the usage file is missing or damaged: ",
+           path);
+  config.mode = closed ? Config::Mode::kClosed : Config::Mode::kOpen;
+  config.any_compute_limit = false;
+}
+
+// What a process works with when the kernel has no memory left for us: memory is refused, the rest passes.
+Process emergency_process;
+Loaded emergency = {{Config::Mode::kClosed, true, false, 0, {}, 0, 0, 0, nullptr}, &emergency_process, {}};
+
+Loaded& load_state() {
+  auto* mine = static_cast<Loaded*>(map_private(sizeof(Loaded), OnFork::kKeep));
+  auto* own = static_cast<Process*>(map_private(sizeof(Process), OnFork::kWipe));
+  if (mine == nullptr || own == nullptr) return emergency;
+  mine->process = own;
+  load_config(mine->config);
+  Loaded* expected = nullptr;
+  if (__atomic_compare_exchange_n(&loaded, &expected, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return *mine;
+  unmap(mine->config.usage, sizeof(heddle_guard_usage));
+  unmap(own, sizeof(Process));
+  unmap(mine, sizeof(Loaded));
+  return *expected;
+}
+
+Loaded& state() {
+  Loaded* now = __atomic_load_n(&loaded, __ATOMIC_ACQUIRE);
+  return now != nullptr ? *now : load_state();
+}
+
+bool same_bytes(const unsigned char (&a)[16], const void* b) {
+  return memcmp(a, b, 16) == 0;
+}
+
+int rule_of_bytes(const void* uuid) {
+  const Config& c = config();
+  for (uint32_t i = 0; i < c.device_count; ++i) {
+    if (same_bytes(c.devices[i].uuid, uuid)) return static_cast<int>(i);
+  }
+  return kUnlisted;
+}
+
+// True when the slot's process is certainly gone.
+bool slot_is_dead(const heddle_guard_slot& slot, uint64_t owner, uint32_t own_namespace) {
+  const uint64_t started = ledger::load(slot.start_time);
+  if (started != 0 && ledger::load(slot.dead_start_time) == started) return true;
+  if (ledger::owner_namespace(owner) != own_namespace) return false;
+  const uint32_t pid = ledger::owner_pid(owner);
+  if (pid_is_free(pid)) return true;
+  const ProcessState now = process_state(pid);
+  return now.known && (now.ended || (started != 0 && now.start_time != started));
+}
+
+void raise_to(uint64_t& word, uint64_t value) {
+  for (uint64_t seen = ledger::load(word); seen < value; seen = ledger::load(word)) {
+    if (ledger::exchange_if(word, seen, value)) return;
+  }
+}
+
+void lower_to(uint64_t& word, uint64_t value) {
+  for (uint64_t seen = ledger::load(word); seen > value; seen = ledger::load(word)) {
+    if (ledger::exchange_if(word, seen, value)) return;
+  }
+}
+
+// Takes a free slot; -1 when all are taken. Each caller starts at a place of its own, so the first try nearly always
+// works.
+int take_slot(heddle_guard_usage& usage, uint32_t pid, uint32_t pid_namespace) {
+  for (int tries = 0; tries < 2 * HEDDLE_GUARD_SLOTS; ++tries) {
+    const uint64_t at = __atomic_fetch_add(&usage.header.slot_hint, 1, __ATOMIC_RELAXED);
+    const auto index = static_cast<uint32_t>(at % HEDDLE_GUARD_SLOTS);
+    heddle_guard_slot& slot = usage.slots[index];
+    if (ledger::load(slot.owner) != 0) continue;
+    // Before it is ours: whoever looks for the dead must not miss it.
+    raise_to(usage.header.slots_used, uint64_t{index} + 1);
+    const uint64_t mine = ledger::pack_owner(pid, ledger::load(slot.generation), pid_namespace);
+    if (ledger::exchange_if(slot.owner, 0, mine)) return static_cast<int>(index);
+  }
+  return -1;
+}
+
+heddle_guard_slot* claim_slot(Process& own) {
+  const Lock lock(own.slot_lock);
+  heddle_guard_usage& usage = *config().usage;
+  const uint32_t taken = __atomic_load_n(&own.slot_plus_one, __ATOMIC_ACQUIRE);
+  if (taken != 0) return &usage.slots[taken - 1];
+  const uint32_t pid = own_pid();
+  const uint32_t pid_namespace = own_pid_namespace();
+  if (pid_namespace == 0) return nullptr;
+  int index = take_slot(usage, pid, pid_namespace);
+  if (index < 0 && sweep_dead()) index = take_slot(usage, pid, pid_namespace);
+  if (index < 0) {
+    log_line("memory is refused: more processes than the usage file has slots");
+    return nullptr;
+  }
+  heddle_guard_slot& slot = usage.slots[index];
+  ledger::store(slot.dead_start_time, 0);
+  ledger::store(slot.launches, 0);
+  ledger::store(slot.throttled_ns, 0);
+  for (heddle_guard_charge& device : slot.devices) {
+    ledger::store(device.outstanding_ns, 0);
+    ledger::store(device.busy_ns, 0);
+  }
+  ledger::store(slot.start_time, process_state(0).start_time);
+  __atomic_store_n(&own.slot_plus_one, static_cast<uint32_t>(index) + 1, __ATOMIC_RELEASE);
+  return &slot;
+}
+
+}  // namespace
+
+const Config& config() {
+  return state().config;
+}
+Process& process() {
+  return *state().process;
+}
+
+heddle_guard_slot* own_slot() {
+  const Loaded& s = state();
+  if (s.config.usage == nullptr) return nullptr;
+  const uint32_t taken = __atomic_load_n(&s.process->slot_plus_one, __ATOMIC_ACQUIRE);
+  return taken != 0 ? &s.config.usage->slots[taken - 1] : claim_slot(*s.process);
+}
+
+int rule_of(CUdevice device) {
+  Loaded& s = state();
+  if (device < 0) return kNoDevice;
+  const bool cached = device < static_cast<CUdevice>(sizeof(s.rule_of_ordinal));
+  if (cached) {
+    const int8_t known = __atomic_load_n(&s.rule_of_ordinal[device], __ATOMIC_RELAXED);
+    if (known != 0) return known > 0 ? known - 1 : kUnlisted;
+  }
+  // By the driver's own identity, so the form of CUDA_VISIBLE_DEVICES and the order of ordinals do not matter. The
+  // second version knows partitions of a card; the first names the card.
+  CUuuid uuid{};
+  int rule = kUnlisted;
+  bool told = false;
+  if (cuda().cuDeviceGetUuid_v2 != nullptr && cuda().cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS) {
+    told = true;
+    rule = rule_of_bytes(&uuid);
+  }
+  if (rule < 0 && cuda().cuDeviceGetUuid != nullptr && cuda().cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS) {
+    told = true;
+    rule = rule_of_bytes(&uuid);
+  }
+  if (!told) return kNoDevice;
+  const auto keep = static_cast<int8_t>(rule >= 0 ? rule + 1 : -1);
+  if (cached) __atomic_store_n(&s.rule_of_ordinal[device], keep, __ATOMIC_RELAXED);
+  return rule;
+}
+
+CUdevice current_device() {
+  CUdevice device = -1;
+  if (cuda().cuCtxGetDevice == nullptr || cuda().cuCtxGetDevice(&device) != CUDA_SUCCESS) return -1;
+  return device;
+}
+
+int current_rule() {
+  return rule_of(current_device());
+}
+
+int rule_of_uuid(const char* text) {
+  unsigned char uuid[16];
+  return parse_uuid(text, uuid) ? rule_of_bytes(uuid) : kUnlisted;
+}
+
+bool accounted(int rule) {
+  return rule >= 0 && config().usage != nullptr;
+}
+
+bool refused(int rule) {
+  const Config& c = config();
+  if (c.mode == Config::Mode::kClosed) return true;
+  return c.mode == Config::Mode::kActive && rule == kUnlisted && c.deny_unlisted;
+}
+
+bool sweep_dead() {
+  heddle_guard_usage* usage = config().usage;
+  if (usage == nullptr) return false;
+  const uint32_t own_namespace = own_pid_namespace();
+  const uint64_t used = ledger::load(usage->header.slots_used);
+  const uint32_t mine = __atomic_load_n(&process().slot_plus_one, __ATOMIC_ACQUIRE);
+  bool freed = false;
+  for (uint32_t i = 0; i < used && i < HEDDLE_GUARD_SLOTS; ++i) {
+    heddle_guard_slot& slot = usage->slots[i];
+    // The generation first: what is read after it is of this owner or of a later one, which the ledger notices.
+    const uint64_t generation = ledger::load(slot.generation);
+    const uint64_t owner = ledger::load(slot.owner);
+    if (owner == 0 || i + 1 == mine || !slot_is_dead(slot, owner, own_namespace)) continue;
+    ledger::free_dead_slot(*usage, i, owner, generation);
+    lower_to(usage->header.slot_hint, i);
+    freed = true;
+  }
+  return freed;
+}
+
+namespace {
+
+bool change_own(int rule, int64_t pages, uint64_t limit) {
+  if (own_slot() == nullptr) return false;
+  Process& own = process();
+  const auto device = static_cast<uint32_t>(rule);
+  const Lock lock(own.charge_lock[device]);
+  return ledger::change(*config().usage, own.slot_plus_one - 1, device, pages, limit) == ledger::Outcome::kApplied;
+}
+
+}  // namespace
+
+bool charge_once(int rule, uint64_t pages, Take take) {
+  if (refused(rule)) return take == Take::kForced;
+  if (!accounted(rule) || pages == 0) return true;
+  const uint64_t limit = take == Take::kForced ? kMaxPages : config().devices[rule].limit_pages;
+  return pages <= limit && change_own(rule, static_cast<int64_t>(pages), limit);
+}
+
+bool charge(int rule, uint64_t pages, Take take) {
+  if (charge_once(rule, pages, take)) return true;
+  if (!accounted(rule) || pages > config().devices[rule].limit_pages) return false;
+  const bool swept = sweep_dead();
+  const bool shrunk = refresh_pools();
+  return (swept || shrunk) && charge_once(rule, pages, take);
+}
+
+void uncharge(int rule, uint64_t pages) {
+  if (accounted(rule) && pages != 0) change_own(rule, -static_cast<int64_t>(pages), kMaxPages);
+}
+
+}  // namespace heddle::guard

@@ -1,0 +1,208 @@
+// A driver small enough to be certain about: one device, memory in blocks of 2 MiB that small allocations share,
+// kernels that take no time. For what the simulator does not do (shared blocks, other addresses from cuGetProcAddress
+// than those exported) and for measuring what the guard adds to a call.
+#define __CUDA_API_VERSION_INTERNAL      // NOLINT
+#define __CUDA_API_VERSION_INTERNAL_ODR  // NOLINT
+#include <cuda.h>
+#undef cuGetProcAddress_v2
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+
+#define API extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+constexpr uint64_t kBlock = uint64_t{2} << 20;
+constexpr uint64_t kMemory = uint64_t{16} << 30;
+
+struct Card {
+  std::mutex mutex;
+  std::map<uint64_t, uint64_t> allocations;  // address to bytes
+  std::map<uint64_t, int> small_blocks;      // number of a shared block to its allocations
+  uint64_t next_block = 1 << 20;
+  uint64_t open_block = 0;  // where small allocations go
+  uint64_t open_used = 0;
+  uint64_t taken = 0;
+};
+
+Card& card() {
+  static Card the_card;
+  return the_card;
+}
+
+uint64_t allocate_locked(Card& c, uint64_t bytes) {
+  if (bytes >= kBlock / 2) {
+    const uint64_t blocks = (bytes + kBlock - 1) / kBlock;
+    if (c.taken + blocks * kBlock > kMemory) return 0;
+    const uint64_t address = c.next_block * kBlock;
+    c.next_block += blocks;
+    c.taken += blocks * kBlock;
+    return address;
+  }
+  const uint64_t step = (bytes + 511) / 512 * 512;
+  if (c.open_block == 0 || c.open_used + step > kBlock || c.small_blocks[c.open_block] == 0) {
+    if (c.taken + kBlock > kMemory) return 0;
+    c.open_block = c.next_block++;
+    c.open_used = 0;
+    c.taken += kBlock;
+  }
+  const uint64_t address = c.open_block * kBlock + c.open_used;
+  c.open_used += step;
+  ++c.small_blocks[c.open_block];
+  return address;
+}
+
+CUresult allocate(CUdeviceptr* out, size_t bytes) {
+  if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  Card& c = card();
+  const std::lock_guard lock(c.mutex);
+  const uint64_t address = allocate_locked(c, bytes);
+  if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  c.allocations[address] = bytes;
+  *out = address;
+  return CUDA_SUCCESS;
+}
+
+CUresult release(CUdeviceptr address) {
+  if (address == 0) return CUDA_SUCCESS;
+  Card& c = card();
+  const std::lock_guard lock(c.mutex);
+  const auto found = c.allocations.find(address);
+  if (found == c.allocations.end()) return CUDA_ERROR_INVALID_VALUE;
+  if (found->second >= kBlock / 2) {
+    c.taken -= (found->second + kBlock - 1) / kBlock * kBlock;
+  } else if (--c.small_blocks[address / kBlock] == 0) {
+    c.taken -= kBlock;
+  }
+  c.allocations.erase(found);
+  return CUDA_SUCCESS;
+}
+
+// What cuGetProcAddress hands out: the same work at another address than the exported name.
+CUresult allocate_elsewhere(CUdeviceptr* out, size_t bytes) {
+  return allocate(out, bytes);
+}
+CUresult release_elsewhere(CUdeviceptr address) {
+  return release(address);
+}
+
+}  // namespace
+
+API CUresult cuInit(unsigned int) {
+  return CUDA_SUCCESS;
+}
+API CUresult cuDriverGetVersion(int* version) {
+  *version = 12090;
+  return CUDA_SUCCESS;
+}
+API CUresult cuDeviceGetCount(int* count) {
+  *count = 1;
+  return CUDA_SUCCESS;
+}
+API CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
+  std::memset(uuid->bytes, 0x11, sizeof(uuid->bytes));
+  return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+API CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice) {
+  *bytes = kMemory;
+  return CUDA_SUCCESS;
+}
+API CUresult cuCtxCreate_v2(CUcontext* context, unsigned int, CUdevice) {
+  *context = reinterpret_cast<CUcontext>(uintptr_t{0x1000});
+  return CUDA_SUCCESS;
+}
+API CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
+  *context = reinterpret_cast<CUcontext>(uintptr_t{0x1000});
+  return CUDA_SUCCESS;
+}
+API CUresult cuCtxSetCurrent(CUcontext) {
+  return CUDA_SUCCESS;
+}
+API CUresult cuCtxGetCurrent(CUcontext* context) {
+  *context = reinterpret_cast<CUcontext>(uintptr_t{0x1000});
+  return CUDA_SUCCESS;
+}
+API CUresult cuCtxGetDevice(CUdevice* device) {
+  *device = 0;
+  return CUDA_SUCCESS;
+}
+API CUresult cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
+  return allocate(out, bytes);
+}
+API CUresult cuMemFree_v2(CUdeviceptr address) {
+  return release(address);
+}
+API CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
+  Card& c = card();
+  const std::lock_guard lock(c.mutex);
+  if (free != nullptr) *free = kMemory - c.taken;
+  if (total != nullptr) *total = kMemory;
+  return CUDA_SUCCESS;
+}
+// For tests alone: what is taken, past every interposer.
+API unsigned long long fake_taken() {
+  Card& c = card();
+  const std::lock_guard lock(c.mutex);
+  return c.taken;
+}
+API CUresult cuStreamCreate(CUstream* stream, unsigned int) {
+  *stream = reinterpret_cast<CUstream>(uintptr_t{0x2000});
+  return CUDA_SUCCESS;
+}
+API CUresult cuStreamSynchronize(CUstream) {
+  return CUDA_SUCCESS;
+}
+API CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+API CUresult cuEventCreate(CUevent* event, unsigned int) {
+  *event = reinterpret_cast<CUevent>(uintptr_t{0x3000});
+  return CUDA_SUCCESS;
+}
+API CUresult cuEventRecord(CUevent, CUstream) {
+  return CUDA_SUCCESS;
+}
+API CUresult cuEventQuery(CUevent) {
+  return CUDA_SUCCESS;
+}
+API CUresult cuEventSynchronize(CUevent) {
+  return CUDA_SUCCESS;
+}
+API CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) {
+  *milliseconds = 0;
+  return CUDA_SUCCESS;
+}
+API CUresult cuModuleLoadData(CUmodule* module, const void*) {
+  *module = reinterpret_cast<CUmodule>(uintptr_t{0x4000});
+  return CUDA_SUCCESS;
+}
+API CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char*) {
+  *function = reinterpret_cast<CUfunction>(uintptr_t{0x5000});
+  return CUDA_SUCCESS;
+}
+API CUresult cuLaunchKernel(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
+                            unsigned int, unsigned int, CUstream, void**, void**) {
+  return CUDA_SUCCESS;
+}
+API CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_t,
+                                 CUdriverProcAddressQueryResult* status) {
+  static const std::map<std::string, void*> known = {
+      {"cuInit", reinterpret_cast<void*>(&cuInit)},
+      {"cuCtxCreate", reinterpret_cast<void*>(&cuCtxCreate_v2)},
+      {"cuMemAlloc", reinterpret_cast<void*>(&allocate_elsewhere)},
+      {"cuMemFree", reinterpret_cast<void*>(&release_elsewhere)},
+      {"cuMemGetInfo", reinterpret_cast<void*>(&cuMemGetInfo_v2)},
+      {"cuDeviceTotalMem", reinterpret_cast<void*>(&cuDeviceTotalMem_v2)},
+  };
+  const auto found = known.find(symbol);
+  *function = found != known.end() ? found->second : nullptr;
+  if (status != nullptr) {
+    *status = found != known.end() ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  }
+  return CUDA_SUCCESS;
+}

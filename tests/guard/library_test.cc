@@ -1,0 +1,270 @@
+// What holds for the library as such, without a simulated machine: what it needs and shows, that it does nothing where
+// it has nothing to do, and what it does with damaged files.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <set>
+#include <sstream>
+
+#include "base/file.h"
+#include "guard/harness.h"
+#include "guard/layout.h"
+
+namespace heddle::guard::test {
+namespace {
+
+constexpr const char* kFakeUuid = "GPU-11111111-1111-1111-1111-111111111111";
+
+std::string output_of(const std::string& command) {
+  std::string text;
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return text;
+  std::array<char, 4096> buffer;
+  while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) text += buffer.data();
+  EXPECT_EQ(pclose(pipe), 0) << command << "\n" << text;
+  return text;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(Library, NeedsTheCLibraryAlone) {
+  for (const std::string& line : lines_of(output_of("readelf -dW " HEDDLE_GUARD_LIBRARY))) {
+    if (line.find("(NEEDED)") == std::string::npos) continue;
+    const bool known = line.find("[libc.so.6]") != std::string::npos || line.find("[ld-linux") != std::string::npos;
+    EXPECT_TRUE(known) << line;
+  }
+}
+
+TEST(Library, RunsWithGlibc217) {
+  const std::string text = output_of("readelf --dyn-syms -W " HEDDLE_GUARD_LIBRARY);
+  size_t found = 0;
+  for (size_t at = text.find("@GLIBC_2."); at != std::string::npos; at = text.find("@GLIBC_2.", at + 1)) {
+    ++found;
+    EXPECT_LE(std::stoi(text.substr(at + 9)), 17) << text.substr(text.rfind('\n', at) + 1, 100);
+  }
+  EXPECT_GT(found, 5u);
+}
+
+// Every name that is visible is either dlsym, dlvsym or an entry point of a vendor's library that the simulated one,
+// made from the vendor's header, has as well.
+TEST(Library, ShowsOnlyWhatItInterposes) {
+  std::set<std::string> ours;
+  for (const std::string& line : lines_of(output_of("nm -D --defined-only " HEDDLE_GUARD_LIBRARY))) {
+    ours.insert(line.substr(line.rfind(' ') + 1));
+  }
+  EXPECT_TRUE(ours.contains("dlsym"));
+  EXPECT_TRUE(ours.contains("dlvsym"));
+  for (const char* name : {"cuMemAlloc_v2", "cuMemAllocAsync_ptsz", "cuLaunchKernel_ptsz", "cuGetProcAddress_v2",
+                           "cuGraphLaunch_ptsz", "cuMemCreate", "nvmlDeviceGetMemoryInfo_v2"}) {
+    EXPECT_TRUE(ours.contains(name)) << name;
+  }
+  for (const std::string& name : ours) {
+    const bool vendor = name.rfind("cu", 0) == 0 || name.rfind("nvmlDeviceGet", 0) == 0;
+    EXPECT_TRUE(vendor || name == "dlsym" || name == "dlvsym") << name;
+  }
+}
+
+class GuardTest : public testing::Test {
+ protected:
+  void give(int64_t memory_mib, int cores = 0) const {
+    write_guard_files(folder_.path(), limits_for({{kFakeUuid, memory_mib * kMiB, cores, false, 0}}));
+  }
+  Probe probe(const std::string& access = "dlsym") const {
+    Probe::Setup setup;
+    setup.access = access;
+    Probe made(folder_.path(), HEDDLE_FAKE_LIBRARIES, setup);
+    return made;
+  }
+  Folder folder_;
+};
+
+TEST_F(GuardTest, ProgramsWithoutADeviceAreLeftAlone) {
+  give(100);
+  const std::string preload = "HEDDLE_GUARD_DIR=" + folder_.path() + " LD_PRELOAD=" HEDDLE_GUARD_LIBRARY " ";
+  EXPECT_EQ(output_of(preload + "ls " + folder_.path()), "limits\nusage\n");
+  EXPECT_EQ(output_of(preload + "bash -c 'echo $((6*7)); true | cat'"), "42\n");
+  // No thread, and neither file mapped.
+  EXPECT_EQ(
+      output_of(preload + "bash -c 'ls /proc/$$/task | wc -l; grep -c " + folder_.path() + " /proc/$$/maps || true'"),
+      "1\n0\n");
+}
+
+TEST_F(GuardTest, DlsymMeansWhatItMeant) {
+  give(100);
+  Probe p = probe();
+  EXPECT_EQ(p.code("dlsym-default malloc"), 1);
+  EXPECT_EQ(p.code("dlsym-default no_such_function"), 0);
+  EXPECT_EQ(p.code("dlsym-default cuMemAlloc_v2"), 0) << "there is no driver yet";
+  EXPECT_EQ(p.code("init"), kOk);
+  EXPECT_EQ(p.code("dlsym-default cuMemAlloc_v2"), 1);
+}
+
+TEST_F(GuardTest, SmallAllocationsShareTheirBlock) {
+  give(10);
+  for (const char* access : {"dlsym", "proc"}) {
+    Probe p = probe(access);
+    ASSERT_EQ(p.code("init"), kOk);
+    ASSERT_EQ(p.code("ctx 0"), kOk);
+    std::vector<int64_t> small;
+    for (int i = 0; i < 5000; ++i) {
+      const auto answer = p.tell("alloc 1000");
+      ASSERT_EQ(answer[0], kOk) << access << " " << i;
+      small.push_back(answer[1]);
+    }
+    // 2048 of 1 KiB fit in 2 MiB: 5000 take three blocks.
+    EXPECT_EQ(charged(folder_.path(), 0), 6 * kMiB) << access;
+    ASSERT_EQ(p.code("alloc 3000000"), kOk);
+    EXPECT_EQ(charged(folder_.path(), 0), 10 * kMiB);
+    EXPECT_EQ(p.code("alloc 2097152"), kOutOfMemory);
+    for (const int64_t address : small) ASSERT_EQ(p.code("free " + std::to_string(address)), kOk);
+    EXPECT_EQ(charged(folder_.path(), 0), 4 * kMiB);
+  }
+}
+
+TEST_F(GuardTest, NoWayAroundByTheWayOfAccess) {
+  give(100);
+  for (const char* access : {"dlsym", "proc"}) {
+    Probe p = probe(access);
+    ASSERT_EQ(p.code("init"), kOk);
+    EXPECT_EQ(p.code("alloc 209715200"), kOutOfMemory) << access;
+    EXPECT_EQ(p.tell("info"), (std::vector<int64_t>{kOk, 100 * kMiB, 100 * kMiB})) << access;
+    EXPECT_EQ(p.tell("total 0"), (std::vector<int64_t>{kOk, 100 * kMiB})) << access;
+  }
+}
+
+TEST_F(GuardTest, NullPointersAreTheDriversBusiness) {
+  give(100);
+  Probe p = probe();
+  ASSERT_EQ(p.code("init"), kOk);
+  EXPECT_EQ(p.code("info-null"), kOk);
+  EXPECT_EQ(p.code("alloc-null"), 1);
+  EXPECT_EQ(p.code("free 12345"), 1) << "what the driver does not know is not ours to judge";
+  EXPECT_EQ(p.code("free 0"), kOk);
+}
+
+TEST_F(GuardTest, WithoutLimitsEverythingPasses) {
+  Probe p = probe();
+  ASSERT_EQ(p.code("init"), kOk);
+  EXPECT_EQ(p.code("alloc 1073741824"), kOk);
+  EXPECT_EQ(p.tell("total 0")[1], int64_t{16} << 30);
+}
+
+TEST_F(GuardTest, DamagedFilesRefuseMemory) {
+  struct Case {
+    const char* name;
+    std::function<void(const std::string&)> spoil;
+    bool closed;
+  };
+  const auto scribble = [](const std::string& path, std::streamoff at, char value) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(at);
+    file.put(value);
+  };
+  const Case cases[] = {
+      {"good", [](const std::string&) {}, false},
+      {"limits empty", [](const std::string& f) { ASSERT_EQ(truncate((f + "/limits").c_str(), 0), 0); }, true},
+      {"limits cut", [](const std::string& f) { ASSERT_EQ(truncate((f + "/limits").c_str(), 4000), 0); }, true},
+      {"limits magic", [&](const std::string& f) { scribble(f + "/limits", 0, 'X'); }, true},
+      {"limits version", [&](const std::string& f) { scribble(f + "/limits", 8, 9); }, true},
+      {"limits flipped", [&](const std::string& f) { scribble(f + "/limits", 610, 'X'); }, true},
+      {"usage missing", [](const std::string& f) { ASSERT_EQ(unlink((f + "/usage").c_str()), 0); }, true},
+      {"usage cut", [](const std::string& f) { ASSERT_EQ(truncate((f + "/usage").c_str(), 8192), 0); }, true},
+      {"usage long", [](const std::string& f) { ASSERT_EQ(truncate((f + "/usage").c_str(), 9000000), 0); }, true},
+      {"usage magic", [&](const std::string& f) { scribble(f + "/usage", 3, 'X'); }, true},
+      {"usage version", [&](const std::string& f) { scribble(f + "/usage", 8, 9); }, true},
+      {"usage a folder",
+       [](const std::string& f) {
+         ASSERT_EQ(unlink((f + "/usage").c_str()), 0);
+         ASSERT_EQ(mkdir((f + "/usage").c_str(), 0700), 0);
+       },
+       true},
+      {"usage a pipe",
+       [](const std::string& f) {
+         ASSERT_EQ(unlink((f + "/usage").c_str()), 0);
+         ASSERT_EQ(mkfifo((f + "/usage").c_str(), 0600), 0);
+       },
+       true},
+  };
+  for (const Case& c : cases) {
+    const Folder folder;
+    write_guard_files(folder.path(), limits_for({{kFakeUuid, 100 * kMiB, 0, false, 0}}));
+    ASSERT_EQ(chmod(folder.path("limits").c_str(), 0600), 0);
+    c.spoil(folder.path());
+    Probe p(folder.path(), HEDDLE_FAKE_LIBRARIES, {});
+    ASSERT_EQ(p.code("init"), kOk) << c.name;
+    EXPECT_EQ(p.code("alloc 1048576"), c.closed ? kOutOfMemory : kOk) << c.name;
+  }
+}
+
+TEST_F(GuardTest, OpenOnlyWhereTheClaimSaysSo) {
+  ClaimLimits limits = limits_for({{kFakeUuid, 100 * kMiB, 0, false, 0}});
+  limits.flags.fail_closed = false;
+  write_guard_files(folder_.path(), limits);
+  ASSERT_EQ(unlink(folder_.path("usage").c_str()), 0);
+  Probe p = probe();
+  ASSERT_EQ(p.code("init"), kOk);
+  EXPECT_EQ(p.code("alloc 209715200"), kOk);
+}
+
+TEST_F(GuardTest, DevicesThatWereNotGivenAreRefused) {
+  for (const bool deny : {true, false}) {
+    const Folder folder;
+    ClaimLimits limits = limits_for({{"GPU-99999999-1111-1111-1111-111111111111", 100 * kMiB, 0, false, 0}});
+    limits.flags.deny_unlisted_devices = deny;
+    write_guard_files(folder.path(), limits);
+    Probe p(folder.path(), HEDDLE_FAKE_LIBRARIES, {});
+    ASSERT_EQ(p.code("init"), kOk);
+    EXPECT_EQ(p.code("alloc 1048576"), deny ? kOutOfMemory : kOk);
+    EXPECT_EQ(p.code("ctx 0"), deny ? kOutOfMemory : kOk);
+  }
+}
+
+TEST_F(GuardTest, AWholeCardIsCountedAndShownAsItIs) {
+  write_guard_files(folder_.path(), limits_for({{kFakeUuid, int64_t{1} << 30, 0, true, 0}}));
+  Probe p = probe();
+  ASSERT_EQ(p.code("init"), kOk);
+  EXPECT_EQ(p.code("alloc 3221225472"), kOk);
+  EXPECT_EQ(charged(folder_.path(), 0), int64_t{3} << 30);
+  EXPECT_EQ(p.tell("total 0")[1], int64_t{16} << 30);
+}
+
+TEST_F(GuardTest, SilentUnlessAskedAndThenOneLine) {
+  give(100);
+  ASSERT_EQ(unlink(folder_.path("usage").c_str()), 0);
+  Probe::Setup setup;
+  setup.environment["HEDDLE_GUARD_LOG"] = folder_.path("log");
+  Probe p(folder_.path(), HEDDLE_FAKE_LIBRARIES, setup);
+  ASSERT_EQ(p.code("init"), kOk);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(p.code("alloc 1048576"), kOutOfMemory);
+  const auto log = lines_of(read_file(folder_.path("log")).value());
+  ASSERT_EQ(log.size(), 1u);
+  EXPECT_NE(log[0].find("usage file is missing or damaged"), std::string::npos) << log[0];
+}
+
+TEST_F(GuardTest, CountsLaunchesForTheAgent) {
+  give(100);
+  Probe p = probe();
+  ASSERT_EQ(p.code("init"), kOk);
+  ASSERT_EQ(p.code("kernel 1"), kOk);
+  for (int i = 0; i < 7; ++i) ASSERT_EQ(p.code("launch"), kOk);
+  const auto report = read_usage(folder_.path("usage"));
+  ASSERT_TRUE(report);
+  ASSERT_EQ(report->processes.size(), 1u);
+  EXPECT_EQ(report->processes[0].launches, 7);
+  EXPECT_EQ(report->processes[0].owner.pid, static_cast<uint32_t>(p.pid()));
+  EXPECT_NE(report->processes[0].owner.start_time, 0u);
+}
+
+}  // namespace
+}  // namespace heddle::guard::test

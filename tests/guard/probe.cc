@@ -1,0 +1,402 @@
+// A CUDA program that does what it is told, line by line: "alloc 1048576" answers "0 <address>", the driver's code
+// first. It knows nothing of the guard. It reaches the driver as its first argument says: "dlsym", or "proc" for
+// cuGetProcAddress; the linked variant is the same source linked to libcuda.
+#include <cuda.h>
+#include <dlfcn.h>
+#include <nvml.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <iostream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+std::string access_mode = "dlsym";
+
+void* driver_handle() {
+  static void* handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  return handle;
+}
+
+void* function_named(const char* exported, const char* symbol) {
+#ifdef PROBE_LINKED
+  (void)symbol;
+  return dlsym(RTLD_DEFAULT, exported);
+#else
+  if (driver_handle() == nullptr) return nullptr;
+  if (access_mode == "next") return dlsym(RTLD_NEXT, exported);
+  if (access_mode != "proc") return dlsym(driver_handle(), exported);
+  const auto get = reinterpret_cast<decltype(&cuGetProcAddress)>(dlsym(driver_handle(), "cuGetProcAddress_v2"));
+  void* found = nullptr;
+  CUdriverProcAddressQueryResult status{};
+  const int version = std::string(symbol) == "cuCtxCreate" ? 4000 : 12090;
+  if (get == nullptr || get(symbol, &found, version, CU_GET_PROC_ADDRESS_DEFAULT, &status) != CUDA_SUCCESS)
+    return nullptr;
+  return found;
+#endif
+}
+
+#define TEXT_INNER(x) #x
+#define TEXT(x) TEXT_INNER(x)
+#ifdef PROBE_LINKED
+// The names as the header maps them, bound by the dynamic linker.
+#define CU(name) (&name)
+#else
+#define CU(name) (reinterpret_cast<decltype(&name)>(function_named(TEXT(name), #name)))
+#endif
+
+using Words = std::istringstream;
+
+struct State {
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+  CUmemoryPool pool = nullptr;
+  CUmodule module = nullptr;
+  CUfunction kernel = nullptr;
+  std::deque<CUdeviceptr> maps;
+};
+State state;
+
+std::string say(CUresult code) {
+  return std::to_string(static_cast<int>(code));
+}
+
+template <typename... T>
+std::string say(CUresult code, T... values) {
+  std::string text = say(code);
+  ((text += " " + std::to_string(values)), ...);
+  return text;
+}
+
+template <typename T>
+T take(Words& words) {
+  T value{};
+  words >> value;
+  return value;
+}
+
+std::string memory_info(Words&) {
+  size_t free = 0;
+  size_t total = 0;
+  const CUresult code = CU(cuMemGetInfo)(&free, &total);
+  return say(code, free, total);
+}
+
+std::string nvml_info(Words& words) {
+  void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  const auto init = reinterpret_cast<decltype(&nvmlInit_v2)>(dlsym(library, "nvmlInit_v2"));
+  const auto get =
+      reinterpret_cast<decltype(&nvmlDeviceGetHandleByIndex_v2)>(dlsym(library, "nvmlDeviceGetHandleByIndex_v2"));
+  const auto one = reinterpret_cast<decltype(&nvmlDeviceGetMemoryInfo)>(dlsym(library, "nvmlDeviceGetMemoryInfo"));
+  const auto two =
+      reinterpret_cast<decltype(&nvmlDeviceGetMemoryInfo_v2)>(dlsym(library, "nvmlDeviceGetMemoryInfo_v2"));
+  const auto list = reinterpret_cast<decltype(&nvmlDeviceGetComputeRunningProcesses_v3)>(
+      dlsym(library, "nvmlDeviceGetComputeRunningProcesses_v3"));
+  nvmlDevice_t device = nullptr;
+  nvmlMemory_t v1{};
+  nvmlMemory_v2_t v2{};
+  v2.version = nvmlMemory_v2;
+  init();
+  get(take<unsigned>(words), &device);
+  int code = one(device, &v1) != 0 ? 1 : 0;
+  code += two(device, &v2) != 0 ? 2 : 0;
+  nvmlProcessInfo_t processes[64];
+  unsigned count = 64;
+  code += list(device, &count, processes) != 0 ? 4 : 0;
+  std::string text = std::to_string(code);
+  for (const unsigned long long value : {v1.total, v1.used, v1.free, v2.total, v2.used, v2.free}) {
+    text += " " + std::to_string(value);
+  }
+  text += " " + std::to_string(count);
+  for (unsigned i = 0; i < count && i < 64; ++i) text += " " + std::to_string(processes[i].pid);
+  return text;
+}
+
+std::string allocate(const std::string& verb, Words& words) {
+  CUdeviceptr address = 0;
+  CUresult code = CUDA_ERROR_UNKNOWN;
+  const auto bytes = take<size_t>(words);
+  if (verb == "alloc") code = CU(cuMemAlloc)(&address, bytes);
+  if (verb == "managed") code = CU(cuMemAllocManaged)(&address, bytes, CU_MEM_ATTACH_GLOBAL);
+  if (verb == "async") code = CU(cuMemAllocAsync)(&address, bytes, state.stream);
+  if (verb == "frompool") code = CU(cuMemAllocFromPoolAsync)(&address, bytes, state.pool, state.stream);
+  if (verb == "pitch") {
+    size_t pitch = 0;
+    code = CU(cuMemAllocPitch)(&address, &pitch, bytes, take<size_t>(words), 4);
+  }
+  return say(code, address);
+}
+
+std::string virtual_memory(const std::string& verb, Words& words) {
+  if (verb == "create") {
+    CUmemAllocationProp wanted{};
+    wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    CUmemGenericAllocationHandle handle = 0;
+    const CUresult code = CU(cuMemCreate)(&handle, take<size_t>(words), &wanted, 0);
+    return say(code, handle);
+  }
+  if (verb == "map") {
+    const auto handle = take<CUmemGenericAllocationHandle>(words);
+    const auto bytes = take<size_t>(words);
+    CUdeviceptr address = 0;
+    CUresult code = CU(cuMemAddressReserve)(&address, bytes, 0, 0, 0);
+    if (code == CUDA_SUCCESS) code = CU(cuMemMap)(address, bytes, 0, handle, 0);
+    return say(code, address);
+  }
+  if (verb == "unmap") {
+    const auto address = take<CUdeviceptr>(words);
+    const CUresult code = CU(cuMemUnmap)(address, take<size_t>(words));
+    return say(code);
+  }
+  if (verb == "retain-handle") {
+    CUmemGenericAllocationHandle handle = 0;
+    const CUresult code = CU(cuMemRetainAllocationHandle)(&handle, reinterpret_cast<void*>(take<CUdeviceptr>(words)));
+    return say(code, handle);
+  }
+  return say(CU(cuMemRelease)(take<CUmemGenericAllocationHandle>(words)));
+}
+
+std::string arrays(const std::string& verb, Words& words) {
+  if (verb == "array") {
+    CUDA_ARRAY_DESCRIPTOR shape{};
+    shape.Width = take<size_t>(words);
+    shape.Height = take<size_t>(words);
+    shape.Format = CU_AD_FORMAT_FLOAT;
+    shape.NumChannels = 4;
+    CUarray array = nullptr;
+    const CUresult code = CU(cuArrayCreate)(&array, &shape);
+    return say(code, reinterpret_cast<size_t>(array));
+  }
+  if (verb == "mipmap") {
+    CUDA_ARRAY3D_DESCRIPTOR shape{};
+    shape.Width = take<size_t>(words);
+    shape.Height = take<size_t>(words);
+    shape.Format = CU_AD_FORMAT_UNSIGNED_INT8;
+    shape.NumChannels = 4;
+    CUmipmappedArray array = nullptr;
+    const CUresult code = CU(cuMipmappedArrayCreate)(&array, &shape, take<unsigned>(words));
+    return say(code, reinterpret_cast<size_t>(array));
+  }
+  if (verb == "array-destroy") return say(CU(cuArrayDestroy)(reinterpret_cast<CUarray>(take<size_t>(words))));
+  return say(CU(cuMipmappedArrayDestroy)(reinterpret_cast<CUmipmappedArray>(take<size_t>(words))));
+}
+
+std::string contexts(const std::string& verb, Words& words) {
+  if (verb == "ctx") {
+    const CUresult code = CU(cuCtxCreate)(&state.context, 0, take<int>(words));
+    return say(code, reinterpret_cast<size_t>(state.context));
+  }
+  if (verb == "ctx-destroy") return say(CU(cuCtxDestroy)(reinterpret_cast<CUcontext>(take<size_t>(words))));
+  if (verb == "retain") {
+    const CUresult code = CU(cuDevicePrimaryCtxRetain)(&state.context, take<int>(words));
+    if (code == CUDA_SUCCESS) CU(cuCtxSetCurrent)(state.context);
+    return say(code, reinterpret_cast<size_t>(state.context));
+  }
+  if (verb == "reset") return say(CU(cuDevicePrimaryCtxReset)(take<int>(words)));
+  return say(CU(cuDevicePrimaryCtxRelease)(take<int>(words)));
+}
+
+std::string load_kernel(Words& words) {
+  const std::string image = "//nvsim\n.nvsim kernel k us=" + std::to_string(take<int>(words)) + " sms=1000\n";
+  CUresult code = CU(cuModuleLoadData)(&state.module, image.c_str());
+  if (code == CUDA_SUCCESS) code = CU(cuModuleGetFunction)(&state.kernel, state.module, "k");
+  return say(code);
+}
+
+CUresult launch_once() {
+  static const auto function = CU(cuLaunchKernel);
+  return function(state.kernel, 64, 1, 1, 128, 1, 1, 0, state.stream, nullptr, nullptr);
+}
+
+// Launches for so many milliseconds, as far ahead as the driver lets it, waits, and tells how many and how long it
+// took.
+std::string run_for(Words& words) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto until = start + std::chrono::milliseconds(take<int>(words));
+  const int ahead = take<int>(words);  // synchronise after so many; 0: never
+  int launches = 0;
+  CUresult code = CUDA_SUCCESS;
+  while (code == CUDA_SUCCESS && std::chrono::steady_clock::now() < until) {
+    code = launch_once();
+    if (code == CUDA_SUCCESS) ++launches;
+    if (ahead != 0 && launches % ahead == 0) CU(cuStreamSynchronize)(state.stream);
+  }
+  CU(cuStreamSynchronize)(state.stream);
+  const auto took = std::chrono::steady_clock::now() - start;
+  return say(code, launches, std::chrono::duration_cast<std::chrono::microseconds>(took).count());
+}
+
+// A captured graph of n kernels; then launches it for a time.
+std::string run_graph(Words& words) {
+  const int kernels = take<int>(words);
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUresult code = CU(cuStreamBeginCapture)(state.stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  for (int i = 0; i < kernels && code == CUDA_SUCCESS; ++i) code = launch_once();
+  if (code == CUDA_SUCCESS) code = CU(cuStreamEndCapture)(state.stream, &graph);
+  if (code != CUDA_SUCCESS) return say(code);
+  size_t nodes = 0;
+  CU(cuGraphGetNodes)(graph, nullptr, &nodes);
+  code = CU(cuGraphInstantiateWithFlags)(&exec, graph, 0);
+  const auto start = std::chrono::steady_clock::now();
+  const auto until = start + std::chrono::milliseconds(take<int>(words));
+  const auto launch = CU(cuGraphLaunch);
+  int launches = 0;
+  while (code == CUDA_SUCCESS && std::chrono::steady_clock::now() < until) {
+    code = launch(exec, state.stream);
+    if (code == CUDA_SUCCESS) ++launches;
+  }
+  CU(cuStreamSynchronize)(state.stream);
+  const auto took = std::chrono::steady_clock::now() - start;
+  return say(code, nodes, launches, std::chrono::duration_cast<std::chrono::microseconds>(took).count());
+}
+
+// Several threads allocate and free at random; tells how many allocations each outcome had.
+std::string storm(Words& words) {
+  const int threads = take<int>(words);
+  const int rounds = take<int>(words);
+  const auto bytes = take<size_t>(words);
+  std::vector<std::thread> all;
+  int done = 0;
+  int refused = 0;
+  int other = 0;
+  CUcontext context = state.context;
+  for (int t = 0; t < threads; ++t) {
+    all.emplace_back([=, &done, &refused, &other] {
+      CU(cuCtxSetCurrent)(context);
+      const auto allocate_function = CU(cuMemAlloc);
+      const auto free_function = CU(cuMemFree);
+      unsigned random = static_cast<unsigned>(t) * 7919 + static_cast<unsigned>(getpid());
+      std::vector<CUdeviceptr> held;
+      for (int i = 0; i < rounds; ++i) {
+        random = random * 1664525 + 1013904223;
+        if (random >> 30 != 0 || held.empty()) {
+          CUdeviceptr address = 0;
+          const CUresult code = allocate_function(&address, bytes);
+          if (code == CUDA_SUCCESS) held.push_back(address);
+          __atomic_fetch_add(code == CUDA_SUCCESS ? &done : (code == CUDA_ERROR_OUT_OF_MEMORY ? &refused : &other), 1,
+                             __ATOMIC_RELAXED);
+        } else {
+          free_function(held.back());
+          held.pop_back();
+        }
+      }
+      for (const CUdeviceptr address : held) free_function(address);
+    });
+  }
+  for (auto& thread : all) thread.join();
+  return std::to_string(done) + " " + std::to_string(refused) + " " + std::to_string(other);
+}
+
+std::string obey(const std::string& line);
+
+std::string in_child(Words& words) {
+  std::string rest;
+  std::getline(words, rest);
+  int ends[2];
+  if (pipe(ends) != 0) return "pipe";
+  const pid_t child = fork();
+  if (child == 0) {
+    std::string answer = obey(rest.substr(rest.find_first_not_of(' ')));
+    if (write(ends[1], answer.data(), answer.size()) < 0) _exit(1);
+    _exit(0);
+  }
+  close(ends[1]);
+  char text[256];
+  const ssize_t got = read(ends[0], text, sizeof(text));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return std::string(text, static_cast<size_t>(got > 0 ? got : 0)) + (WIFEXITED(status) ? "" : " died");
+}
+
+std::string pools(const std::string& verb, Words& words) {
+  if (verb == "pool") {
+    CUmemPoolProps wanted{};
+    wanted.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    const CUresult code = CU(cuMemPoolCreate)(&state.pool, &wanted);
+    return say(code);
+  }
+  if (verb == "keep") {
+    CUmemoryPool pool = state.pool;
+    if (pool == nullptr) CU(cuDeviceGetDefaultMemPool)(&pool, 0);
+    cuuint64_t bytes = take<cuuint64_t>(words);
+    return say(CU(cuMemPoolSetAttribute)(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes));
+  }
+  if (verb == "trim") {
+    CUmemoryPool pool = state.pool;
+    if (pool == nullptr) CU(cuDeviceGetDefaultMemPool)(&pool, 0);
+    return say(CU(cuMemPoolTrimTo)(pool, take<size_t>(words)));
+  }
+  const CUresult code = CU(cuMemPoolDestroy)(state.pool);
+  state.pool = nullptr;
+  return say(code);
+}
+
+std::string obey(const std::string& line) {
+  Words words(line);
+  const auto verb = take<std::string>(words);
+  if (verb == "init") return say(CU(cuInit)(0));
+  if (verb == "ctx" || verb == "ctx-destroy" || verb == "retain" || verb == "release" || verb == "reset") {
+    return contexts(verb, words);
+  }
+  if (verb == "alloc" || verb == "managed" || verb == "async" || verb == "frompool" || verb == "pitch") {
+    return allocate(verb, words);
+  }
+  if (verb == "free") return say(CU(cuMemFree)(take<CUdeviceptr>(words)));
+  if (verb == "free-async") return say(CU(cuMemFreeAsync)(take<CUdeviceptr>(words), state.stream));
+  if (verb == "pool" || verb == "keep" || verb == "trim" || verb == "pool-destroy") return pools(verb, words);
+  if (verb == "create" || verb == "map" || verb == "unmap" || verb == "retain-handle" || verb == "release-handle") {
+    return virtual_memory(verb, words);
+  }
+  if (verb == "array" || verb == "mipmap" || verb == "array-destroy" || verb == "mipmap-destroy") {
+    return arrays(verb, words);
+  }
+  if (verb == "stream") return say(CU(cuStreamCreate)(&state.stream, CU_STREAM_NON_BLOCKING));
+  if (verb == "sync") return say(CU(cuStreamSynchronize)(state.stream));
+  if (verb == "ctx-sync") return say(CU(cuCtxSynchronize)());
+  if (verb == "info") return memory_info(words);
+  if (verb == "info-null") return say(CU(cuMemGetInfo)(nullptr, nullptr));
+  if (verb == "alloc-null") return say(CU(cuMemAlloc)(nullptr, 1));
+  if (verb == "total") {
+    size_t bytes = 0;
+    const CUresult code = CU(cuDeviceTotalMem)(&bytes, take<int>(words));
+    return say(code, bytes);
+  }
+  if (verb == "nvml") return nvml_info(words);
+  if (verb == "kernel") return load_kernel(words);
+  if (verb == "launch") return say(launch_once());
+  if (verb == "run") return run_for(words);
+  if (verb == "graph") return run_graph(words);
+  if (verb == "storm") return storm(words);
+  if (verb == "fork") return in_child(words);
+  if (verb == "close-descriptors") {
+    for (int fd = 3; fd < 1024; ++fd) close(fd);
+    return "0";
+  }
+  if (verb == "dlsym-default") return dlsym(RTLD_DEFAULT, take<std::string>(words).c_str()) != nullptr ? "1" : "0";
+  return "unknown verb " + verb;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count > 1) access_mode = arguments[1];
+  for (std::string line; std::getline(std::cin, line);) {
+    std::cout << obey(line) << std::endl;
+  }
+  return 0;
+}
