@@ -1,5 +1,5 @@
 # Heddle's entry points. The work is in tools/*.sh; each script says what it does at its top.
-.PHONY: help setup build test test-unit test-cluster lint asan tsan bench clean
+.PHONY: help setup build test test-unit test-cluster lint asan tsan fuzz bench clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -34,6 +34,10 @@ asan: ## unit tests under the address and undefined-behaviour sanitizers
 
 tsan: ## unit tests under the thread sanitizer
 	@tools/sanitize.sh tsan
+
+fuzz: ## every fuzz target for an hour (FUZZ_SECONDS)
+	@tools/setup.sh test
+	@tools/fuzz.sh "$${FUZZ_SECONDS:-3600}"
 
 bench: ## every benchmark, into build/bench/results.json
 	@tools/bench.sh
