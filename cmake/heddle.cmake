@@ -12,8 +12,10 @@ set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/archive)
 
 find_program(HEDDLE_CCACHE ccache)
 if(HEDDLE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_C_COMPILER_LAUNCHER ${HEDDLE_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${HEDDLE_CCACHE})
+  # Relative paths, so that a fresh checkout in another folder finds what an earlier one compiled.
+  set(launcher /usr/bin/env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${HEDDLE_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()
 find_program(HEDDLE_LLD NAMES ld.lld-19 ld.lld)
 set(HEDDLE_SANITIZE "" CACHE STRING "Sanitizers for every target, as -fsanitize= takes them")
