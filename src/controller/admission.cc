@@ -1,0 +1,265 @@
+#include "controller/admission.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "allocator/selector.h"
+#include "codec/codec.h"
+#include "controller/base64.h"
+#include "dialects/nvidia.h"
+#include "dialects/translate.h"
+#include "dialects/wire_names.h"
+
+namespace heddle::controller {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kMaxDevices = 32;
+
+struct Review {
+  std::string uid;
+  std::string operation;
+  std::string kind;
+  std::string name_space;
+  std::string user;
+  Json object;
+  Json old_object;
+};
+
+std::string text_of(const Json& object, const char* name) {
+  if (!object.is_object()) return {};
+  const auto it = object.find(name);
+  return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
+Json member(const Json& object, const char* name) {
+  if (!object.is_object()) return nullptr;
+  const auto it = object.find(name);
+  return it != object.end() ? *it : Json();
+}
+
+Result<Review> parse_review(std::string_view text) {
+  const Json document = Json::parse(text, nullptr, false);
+  if (!document.is_object()) return fail(Code::kInvalidArgument, "not a JSON object");
+  if (text_of(document, "kind") != "AdmissionReview")
+    return fail(Code::kInvalidArgument, "must be AdmissionReview", "kind");
+  const Json request = member(document, "request");
+  if (!request.is_object()) return fail(Code::kInvalidArgument, "must be an object", "request");
+  Review review;
+  review.uid = text_of(request, "uid");
+  if (review.uid.empty()) return fail(Code::kInvalidArgument, "must be set", "request.uid");
+  review.operation = text_of(request, "operation");
+  review.kind = text_of(member(request, "kind"), "kind");
+  review.name_space = text_of(request, "namespace");
+  review.user = text_of(member(request, "userInfo"), "username");
+  review.object = member(request, "object");
+  review.old_object = member(request, "oldObject");
+  return review;
+}
+
+AdmissionAnswer answer(const Review& review, Json response) {
+  AdmissionAnswer out;
+  out.allowed = response.value("allowed", true);
+  out.changed = response.contains("patch");
+  response["uid"] = review.uid;
+  out.body = Json{{"apiVersion", "admission.k8s.io/v1"}, {"kind", "AdmissionReview"}, {"response", std::move(response)}}
+                 .dump();
+  return out;
+}
+
+AdmissionAnswer allow(const Review& review) {
+  return answer(review, {{"allowed", true}});
+}
+
+AdmissionAnswer refuse(const Review& review, const std::vector<std::string>& lines) {
+  return answer(
+      review,
+      {{"allowed", false},
+       {"status", {{"code", 422}, {"reason", "Invalid"}, {"message", fmt::format("{}", fmt::join(lines, "; "))}}}});
+}
+
+// Warnings longer than this are cut by the API server.
+std::string warning(const std::string& text) {
+  return text.substr(0, 250);
+}
+
+std::vector<std::string> check_subrequest(const model::DeviceSubRequest& request, const std::string& path) {
+  std::vector<std::string> out;
+  const auto bad = [&](const char* field, std::string message) {
+    out.push_back(fmt::format("{}.{}: {}", path, field, message));
+  };
+  if (request.admin_access) bad("adminAccess", "not supported on Heddle's classes");
+  if (!request.derived_attributes.empty()) bad("derivedAttributes", "not supported yet");
+  if (request.count && (*request.count < 1 || *request.count > kMaxDevices)) bad("count", "must be 1 to 32");
+  for (size_t i = 0; i < request.selectors.size(); ++i) {
+    const auto compiled = allocator::Selector::compile(request.selectors[i]);
+    if (!compiled) out.push_back(fmt::format("{}.selectors[{}]: {}", path, i, compiled.error().message));
+  }
+  for (const auto& [name, quantity] : request.capacity) {
+    const std::string field = fmt::format("capacity.requests[{}]", name);
+    const std::optional<int64_t> value = quantity.value();
+    if (name == dialects::kMemoryCapacity) {
+      if (!value || *value < 1) bad(field.c_str(), "must be a number of bytes above 0, such as 16Gi");
+    } else if (name == dialects::kCoresCapacity) {
+      if (!quantity.is_integer() || !value || *value < 0 || *value > 100)
+        bad(field.c_str(), "must be a percentage, 0 to 100");
+    } else {
+      bad(field.c_str(), "unknown capacity; Heddle's devices have memory and cores");
+    }
+  }
+  return out;
+}
+
+bool is_our_class(const std::string& name) {
+  return name == dialects::kAnyClass || name.starts_with("heddle-");
+}
+
+std::vector<std::string> check_config(const model::OpaqueConfig& config, const std::string& path) {
+  if (config.driver != dialects::kDriver) return {};
+  const Json parameters = Json::parse(config.parameters_json, nullptr, false);
+  if (text_of(parameters, "kind") != "ShareConfig" ||
+      text_of(parameters, "apiVersion") != dialects::kShareConfigVersion) {
+    return {fmt::format("{}.opaque.parameters: must be a ShareConfig of {}", path, dialects::kShareConfigVersion)};
+  }
+  const Json percent = member(parameters, "memoryPercent");
+  if (!percent.is_null() &&
+      (!percent.is_number_integer() || percent.get<int64_t>() < 1 || percent.get<int64_t>() > 100)) {
+    return {fmt::format("{}.opaque.parameters.memoryPercent: must be 1 to 100", path)};
+  }
+  return {};
+}
+
+std::map<std::string, std::string> annotations_of(const Json& object) {
+  std::map<std::string, std::string> out;
+  const Json annotations = member(member(object, "metadata"), "annotations");
+  if (!annotations.is_object()) return out;
+  for (const auto& [key, value] : annotations.items())
+    out.emplace(key, value.is_string() ? value.get<std::string>() : value.dump());
+  return out;
+}
+
+bool has_gate(const Json& pod) {
+  const Json gates = member(member(pod, "spec"), "schedulingGates");
+  return gates.is_array() && std::any_of(gates.begin(), gates.end(),
+                                         [](const Json& gate) { return text_of(gate, "name") == dialects::kGate; });
+}
+
+// Resources that came after the translation (another webhook, no second call) would be handed to the stock scheduler.
+std::vector<std::string> untranslated(const Json& pod) {
+  std::vector<std::string> out;
+  for (const char* list : {"containers", "initContainers"}) {
+    const Json containers = member(member(pod, "spec"), list);
+    if (!containers.is_array()) continue;
+    for (size_t i = 0; i < containers.size(); ++i) {
+      for (const char* kind : {"limits", "requests"}) {
+        const Json amounts = member(member(containers[i], "resources"), kind);
+        if (!amounts.is_object()) continue;
+        for (const auto& [key, value] : amounts.items()) {
+          const bool zero = value == "0" || value == 0;
+          if (!dialects::is_nvidia_key(key) || zero) continue;
+          out.push_back(fmt::format(
+              "spec.{}[{}].resources.{}[{}]: was added after Heddle translated the pod; order the webhooks so "
+              "that Heddle's comes last, or set its reinvocationPolicy to IfNeeded",
+              list, i, kind, key));
+        }
+      }
+    }
+  }
+  return out;
+}
+
+AdmissionAnswer validate_pod(const Review& review, const AdmissionContext& context) {
+  if (!context.controller_user.empty() && review.user == context.controller_user) return allow(review);
+  const std::string annotation(dialects::kRequestAnnotation);
+  const auto now = annotations_of(review.object);
+  std::vector<std::string> lines;
+  if (review.operation == "CREATE") {
+    if (now.contains("kubernetes.io/config.mirror")) return allow(review);
+    lines = untranslated(review.object);
+    if (const auto it = now.find(annotation); it != now.end()) {
+      const auto requests = dialects::parse_requests(it->second);
+      if (!requests) lines.push_back("metadata.annotations[" + annotation + "]: " + requests.error().text());
+    }
+  } else if (review.operation == "UPDATE") {
+    const auto before = annotations_of(review.old_object);
+    const auto value = [&](const auto& all) { return all.contains(annotation) ? all.at(annotation) : std::string(); };
+    if (value(before) != value(now)) {
+      lines.push_back("metadata.annotations[" + annotation +
+                      "]: is written at admission and cannot be changed; create the pod again");
+    }
+    if (has_gate(review.old_object) && !has_gate(review.object)) {
+      lines.push_back(
+          fmt::format("spec.schedulingGates: {} is removed by Heddle when the pod has its devices", dialects::kGate));
+    }
+  }
+  return lines.empty() ? allow(review) : refuse(review, lines);
+}
+
+AdmissionAnswer validate_claim(const Review& review, const Json& spec) {
+  if (review.operation != "CREATE") return allow(review);
+  const auto parsed = codec::parse_claim_spec(spec.dump());
+  if (!parsed) return allow(review);  // the API server's own validation says it better
+  const std::vector<std::string> lines = check_claim(*parsed);
+  return lines.empty() ? allow(review) : refuse(review, lines);
+}
+
+}  // namespace
+
+std::vector<std::string> check_claim(const model::ClaimSpec& spec) {
+  std::vector<std::string> out;
+  bool ours = false;
+  const auto add = [&](std::vector<std::string> lines) { out.insert(out.end(), lines.begin(), lines.end()); };
+  for (size_t i = 0; i < spec.requests.size(); ++i) {
+    const model::DeviceRequest& request = spec.requests[i];
+    const std::string path = fmt::format("spec.devices.requests[{}]", i);
+    if (request.exactly && is_our_class(request.exactly->device_class)) {
+      ours = true;
+      add(check_subrequest(*request.exactly, path + ".exactly"));
+    }
+    for (size_t j = 0; j < request.first_available.size(); ++j) {
+      if (!is_our_class(request.first_available[j].device_class)) continue;
+      ours = true;
+      add(check_subrequest(request.first_available[j], fmt::format("{}.firstAvailable[{}]", path, j)));
+    }
+  }
+  if (!ours) return {};
+  for (size_t i = 0; i < spec.config.size(); ++i)
+    add(check_config(spec.config[i], fmt::format("spec.devices.config[{}]", i)));
+  return out;
+}
+
+Result<AdmissionAnswer> mutate(std::string_view text, const AdmissionContext& context) {
+  HEDDLE_TRY(const Review review, parse_review(text));
+  if (review.kind != "Pod" || review.operation != "CREATE") return allow(review);
+  HEDDLE_TRY(const dialects::Translation translation, dialects::translate_pod(review.object.dump(), review.uid));
+  std::vector<std::string> refused;
+  for (const dialects::Refusal& refusal : translation.refusals)
+    refused.push_back(refusal.field + ": " + refusal.message);
+  if (context.quotas && refused.empty()) {
+    DeviceUsage asked;
+    for (const dialects::ContainerRequest& request : translation.requests) asked += least_usage(request.spec);
+    if (const auto why = context.quotas->forbidden(review.name_space, asked)) refused.push_back(*why);
+  }
+  if (!refused.empty()) return refuse(review, refused);
+  Json response{{"allowed", true}};
+  if (translation.changed) {
+    response["patchType"] = "JSONPatch";
+    response["patch"] = base64_encode(translation.json_patch);
+  }
+  for (const std::string& line : translation.warnings) response["warnings"].push_back(warning(line));
+  return answer(review, std::move(response));
+}
+
+Result<AdmissionAnswer> validate(std::string_view text, const AdmissionContext& context) {
+  HEDDLE_TRY(const Review review, parse_review(text));
+  if (review.kind == "Pod") return validate_pod(review, context);
+  if (review.kind == "ResourceClaim") return validate_claim(review, member(review.object, "spec"));
+  if (review.kind == "ResourceClaimTemplate")
+    return validate_claim(review, member(member(review.object, "spec"), "spec"));
+  return allow(review);
+}
+
+}  // namespace heddle::controller

@@ -1,0 +1,166 @@
+#include "controller/objects.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "codec/codec.h"
+#include "dialects/wire_names.h"
+#include "kube/paths.h"
+
+namespace heddle::controller {
+namespace {
+
+using Json = nlohmann::json;
+
+Json parse(const std::string& text) {
+  return Json::parse(text, nullptr, false);
+}
+
+std::pair<std::string_view, std::string_view> split(std::string_view key) {
+  const size_t slash = key.find('/');
+  return {key.substr(0, slash), slash == std::string_view::npos ? std::string_view() : key.substr(slash + 1)};
+}
+
+kube::Request request(kube::Method method, std::string path, std::string body, std::string_view type) {
+  kube::Request out;
+  out.method = method;
+  out.path = std::move(path);
+  out.body = std::move(body);
+  out.content_type = type;
+  out.timeout = Duration::seconds(5);
+  return out;
+}
+
+kube::Request claim_patch(const model::ResourceClaim& claim, Json operations) {
+  const Json test{{"op", "test"}, {"path", "/metadata/resourceVersion"}, {"value", claim.meta.resource_version}};
+  operations.insert(operations.begin(), test);
+  return request(kube::Method::kPatch, kube::resource_claim_path(claim.meta.name_space, claim.meta.name),
+                 operations.dump(), kube::kJsonPatch);
+}
+
+}  // namespace
+
+model::ResourceClaim claim_for(const model::Pod& pod, const dialects::ContainerRequest& request) {
+  model::ResourceClaim claim;
+  claim.meta.name_space = pod.meta.name_space;
+  claim.meta.name = request.claim_name;
+  claim.meta.labels.emplace(dialects::kManagedLabel, "true");
+  claim.meta.annotations.emplace("resource.kubernetes.io/pod-claim-name", request.claim_ref);
+  claim.meta.finalizers.emplace_back(kProtectionFinalizer);
+  claim.meta.owners.push_back({"v1", "Pod", pod.meta.name, pod.meta.uid, true});
+  claim.spec = request.spec;
+  return claim;
+}
+
+bool same_spec(const model::ClaimSpec& a, const model::ClaimSpec& b) {
+  if (a.requests != b.requests || a.constraints != b.constraints || a.config.size() != b.config.size()) return false;
+  for (size_t i = 0; i < a.config.size(); ++i) {
+    const model::OpaqueConfig& x = a.config[i];
+    const model::OpaqueConfig& y = b.config[i];
+    if (x.driver != y.driver || x.requests != y.requests) return false;
+    if (x.parameters_json != y.parameters_json && parse(x.parameters_json) != parse(y.parameters_json)) return false;
+  }
+  return true;
+}
+
+kube::Request create_claim(const model::ResourceClaim& claim) {
+  return request(kube::Method::kPost, kube::collection_path(kube::kResourceClaims, claim.meta.name_space),
+                 codec::claim_json(claim), "application/json");
+}
+
+kube::Request put_claim_status(const model::ResourceClaim& claim) {
+  const Json body{{"apiVersion", "resource.k8s.io/v1"},
+                  {"kind", "ResourceClaim"},
+                  {"metadata",
+                   {{"name", claim.meta.name},
+                    {"namespace", claim.meta.name_space},
+                    {"uid", claim.meta.uid},
+                    {"resourceVersion", claim.meta.resource_version}}},
+                  {"spec", parse(codec::claim_spec_json(claim.spec))},
+                  {"status", parse(codec::claim_status_json(claim))}};
+  return request(kube::Method::kPut, kube::resource_claim_path(claim.meta.name_space, claim.meta.name, "status"),
+                 body.dump(), "application/json");
+}
+
+kube::Request add_finalizer(const model::ResourceClaim& claim) {
+  Json operation{{"op", "add"}, {"path", "/metadata/finalizers/-"}, {"value", kProtectionFinalizer}};
+  if (claim.meta.finalizers.empty()) {
+    operation["path"] = "/metadata/finalizers";
+    operation["value"] = Json::array({kProtectionFinalizer});
+  }
+  return claim_patch(claim, Json::array({operation}));
+}
+
+kube::Request remove_finalizer(const model::ResourceClaim& claim) {
+  Json left = Json::array();
+  for (const std::string& name : claim.meta.finalizers) {
+    if (name != kProtectionFinalizer) left.push_back(name);
+  }
+  return claim_patch(claim, Json::array({{{"op", "replace"}, {"path", "/metadata/finalizers"}, {"value", left}}}));
+}
+
+kube::Request delete_claim(const model::ResourceClaim& claim) {
+  const Json body{{"apiVersion", "v1"}, {"kind", "DeleteOptions"}, {"preconditions", {{"uid", claim.meta.uid}}}};
+  return request(kube::Method::kDelete, kube::resource_claim_path(claim.meta.name_space, claim.meta.name), body.dump(),
+                 "application/json");
+}
+
+kube::Request read_claim(std::string_view key) {
+  const auto [name_space, name] = split(key);
+  return request(kube::Method::kGet, kube::resource_claim_path(name_space, name), {}, "application/json");
+}
+
+kube::Request read_pod(std::string_view key) {
+  const auto [name_space, name] = split(key);
+  return request(kube::Method::kGet, kube::pod_path(name_space, name), {}, "application/json");
+}
+
+kube::Request ungate_pod(const model::Pod& pod) {
+  const Json body{{"metadata", {{"uid", pod.meta.uid}}},
+                  {"spec", {{"schedulingGates", Json::array({{{"$patch", "delete"}, {"name", dialects::kGate}}})}}}};
+  return request(kube::Method::kPatch, kube::pod_path(pod.meta.name_space, pod.meta.name), body.dump(),
+                 kube::kStrategicPatch);
+}
+
+kube::Request patch_condition(const model::Pod& pod, const model::PodCondition& condition, Time now) {
+  const Json entry{{"type", condition.type},
+                   {"status", condition.status},
+                   {"reason", condition.reason},
+                   {"message", condition.message},
+                   {"lastTransitionTime", format_rfc3339(now)}};
+  const Json body{{"metadata", {{"uid", pod.meta.uid}}}, {"status", {{"conditions", Json::array({entry})}}}};
+  return request(kube::Method::kPatch, kube::pod_path(pod.meta.name_space, pod.meta.name, "status"), body.dump(),
+                 kube::kStrategicPatch);
+}
+
+kube::Request create_event(const model::Pod& pod, const EventText& text, std::string_view component, Time now,
+                           uint64_t unique) {
+  const std::string time = format_rfc3339(now);
+  const Json body{
+      {"apiVersion", "v1"},
+      {"kind", "Event"},
+      {"metadata",
+       {{"name", fmt::format("{}.{:x}", pod.meta.name.substr(0, 230), unique)}, {"namespace", pod.meta.name_space}}},
+      {"involvedObject",
+       {{"apiVersion", "v1"},
+        {"kind", "Pod"},
+        {"namespace", pod.meta.name_space},
+        {"name", pod.meta.name},
+        {"uid", pod.meta.uid},
+        {"resourceVersion", pod.meta.resource_version}}},
+      {"reason", text.reason},
+      {"message", text.message.substr(0, 1024)},
+      {"type", text.type},
+      {"source", {{"component", component}}},
+      {"reportingComponent", component},
+      {"reportingInstance", component},
+      {"firstTimestamp", time},
+      {"lastTimestamp", time},
+      {"count", 1}};
+  return request(kube::Method::kPost, kube::collection_path(kube::kEvents, pod.meta.name_space), body.dump(),
+                 "application/json");
+}
+
+}  // namespace heddle::controller

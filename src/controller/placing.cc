@@ -1,0 +1,237 @@
+// The waiting pods in order, and what must be taken back: over-commitment, vanished devices, claims without their pod.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codec/codec.h"
+#include "controller/objects.h"
+#include "controller/reconciler_impl.h"
+#include "dialects/wire_names.h"
+
+namespace heddle::controller {
+namespace {
+
+Telling no(const char* outcome, std::vector<engine::Reason> reasons) {
+  return {outcome, std::move(reasons)};
+}
+
+}  // namespace
+
+void Reconciler::Impl::assigned(PodRecord& record, const std::vector<Want>& open, const engine::Assigned& outcome) {
+  const model::Pod& pod = record.pod;
+  DeviceUsage asked;
+  for (const model::Allocation& allocation : outcome.allocations) asked += usage_of(allocation, options.driver);
+  if (auto quota = quotas.exceeded(pod.meta.name_space, ledger.usage(pod.meta.name_space), asked)) {
+    record.refused_version = placement_version();
+    ++stats.waiting;
+    return tell(record, no("Waiting", {std::move(*quota)}));
+  }
+  ++stats.assigned;
+  for (size_t i = 0; i < open.size(); ++i) {
+    model::Allocation allocation = outcome.allocations[i];
+    allocation.timestamp = clock.now();
+    ledger.plan(open[i].key, std::move(allocation));
+  }
+  set_usage(pod.meta.uid, outcome.node, model::effective_requests(pod));
+  pending.erase(order_of(pod));
+  advance(record);
+}
+
+void Reconciler::Impl::place(PodRecord& record, std::map<std::string, engine::Outcome>& answers) {
+  const Wants wants = wants_of(record);
+  engine::PlacementRequest request;
+  request.pod = &record.pod;
+  request.pinned_node = wants.foreign_node;
+  if (!record.pod.nominated_node_name.empty()) request.preferred_node = record.pod.nominated_node_name;
+  request.excluded_nodes = record.failed_nodes;
+  std::vector<Want> open;
+  DeviceUsage least;
+  std::string shape = record.signature;
+  for (const Want& want : wants.ours) {
+    if (want.allocated()) {
+      const auto node = model::allocated_node(*want.claim->allocation);
+      if (node) request.pinned_node = node;
+      continue;
+    }
+    const model::ClaimSpec& spec = want.request != nullptr ? want.request->spec : want.claim->spec;
+    if (want.request == nullptr) shape += codec::claim_spec_json(spec);
+    least += least_usage(spec);
+    request.claims.push_back({want.key, want.key, spec});
+    open.push_back(want);
+  }
+  if (wants.blocked || open.empty()) {
+    dirty.insert(record.pod.meta.key());
+    return;
+  }
+  const std::string& name_space = record.pod.meta.name_space;
+  if (auto quota = quotas.exceeded(name_space, ledger.usage(name_space), least)) {
+    record.refused_version = placement_version();
+    ++stats.waiting;
+    return tell(record, no("Waiting", {std::move(*quota)}));
+  }
+  const bool common = !request.pinned_node && !request.preferred_node && request.excluded_nodes.empty();
+  if (const auto same = answers.find(shape); common && same != answers.end()) {
+    record.refused_version = placement_version();
+    const bool waits = std::holds_alternative<engine::Waiting>(same->second);
+    return tell(record, waits ? no("Waiting", std::get<engine::Waiting>(same->second).reasons)
+                              : no("Infeasible", std::get<engine::Infeasible>(same->second).reasons));
+  }
+  const int64_t start = clock.monotonic_nanos();
+  Result<engine::Outcome> outcome = ledger.state().place(request, random);
+  if (stats.place_nanos.size() < 100000) stats.place_nanos.push_back(clock.monotonic_nanos() - start);
+  if (outcome && std::holds_alternative<engine::Assigned>(*outcome)) {
+    return assigned(record, open, std::get<engine::Assigned>(*outcome));
+  }
+  record.refused_version = placement_version();
+  if (request.pinned_node && !wants.foreign_node && can_clear(record, wants)) {
+    // A part of the pod is allocated on a node where the rest cannot follow.
+    record.clearing = true;
+    record.refused_version = 0;
+    dirty.insert(record.pod.meta.key());
+    return;
+  }
+  if (!outcome) {
+    ++stats.refused;
+    return tell(record, no("Refused", {{"Invalid", outcome.error().text()}}));
+  }
+  if (common) answers.emplace(shape, *outcome);
+  const bool waits = std::holds_alternative<engine::Waiting>(*outcome);
+  ++(waits ? stats.waiting : stats.infeasible);
+  tell(record, waits ? no("Waiting", std::get<engine::Waiting>(*outcome).reasons)
+                     : no("Infeasible", std::get<engine::Infeasible>(*outcome).reasons));
+  if (!record.failed_nodes.empty()) {
+    // The nodes that failed are tried again after a pause: what kept the pod off them may have ended.
+    record.failed_nodes.clear();
+    record.failures = std::max(record.failures, 5);
+    record.refused_version = 0;
+    back_off(record);
+  }
+}
+
+void Reconciler::Impl::place_pending() {
+  std::map<std::string, engine::Outcome> answers;  // "no" for a shape holds for the whole pass: a pass only takes
+  if (!std::exchange(pass_due, false) && passed_version == placement_version()) return;
+  passed_version = placement_version();
+  const int64_t now = clock.monotonic_nanos();
+  const std::vector<Order> order(pending.begin(), pending.end());
+  for (const Order& entry : order) {
+    PodRecord* record = find(std::get<2>(entry));
+    if (record == nullptr) {
+      pending.erase(entry);
+      continue;
+    }
+    if (record->in_flight > 0 || record->retry_at > now) continue;
+    if (record->refused_version == placement_version() && record->refused_version != 0) continue;
+    place(*record, answers);
+  }
+}
+
+// Two leaders, or a write that arrived late: the younger allocation that nobody runs on yet goes.
+void Reconciler::Impl::audit() {
+  if (!std::exchange(audit_due, false)) return;
+  for (const engine::OverCommit& over : ledger.state().over_commits()) {
+    bool cleared = false;
+    for (auto it = over.claim_uids.rbegin(); it != over.claim_uids.rend() && !cleared; ++it) {
+      const std::string& key = *it;  // the State knows claims by key, see ledger.h
+      if (clearing_claims.contains(key)) {
+        cleared = true;
+      } else if (ledger.planned(key) != nullptr) {
+        ledger.unplan(key);
+        claim_changed(key);
+        cleared = true;
+      } else if (const model::ResourceClaim* claim = ledger.find(key); claim != nullptr && claim->allocation) {
+        const bool runs =
+            std::any_of(claim->reserved_for.begin(), claim->reserved_for.end(), [&](const auto& consumer) {
+              PodRecord* user = find(claim->meta.name_space + "/" + consumer.name);
+              return user != nullptr && user->pod.meta.uid == consumer.uid && !user->pod.node_name.empty();
+            });
+        if (runs) continue;
+        model::ResourceClaim without = *claim;
+        without.allocation.reset();
+        without.reserved_for.clear();
+        emit(nullptr, WriteKind::kClearClaim, key, put_claim_status(without));
+        clearing_claims.insert(key);
+        ++stats.over_commits_cleared;
+        cleared = true;
+      }
+    }
+    log.error("device granted beyond its capacity",
+              {{"device", over.device.pool + "/" + over.device.device}, {"what", over.what}, {"cleared", cleared}});
+  }
+}
+
+// Pods that wait for their binding while their device is no longer published.
+void Reconciler::Impl::check_vanished() {
+  if (vanished_check_at == 0 || clock.monotonic_nanos() < vanished_check_at) return;
+  vanished_check_at = 0;
+  if (granted_unbound.empty()) return;
+  std::set<std::string> vanished;
+  for (const engine::DeviceUse& use : ledger.state().device_uses()) {
+    if (use.info != nullptr) continue;
+    for (const auto& holder : use.holders) vanished.insert(holder.claim_uid);
+  }
+  for (const std::string& key : std::set<std::string>(granted_unbound)) {
+    PodRecord* record = find(key);
+    if (record == nullptr) continue;
+    const Wants wants = wants_of(*record);
+    const bool lost = std::any_of(wants.ours.begin(), wants.ours.end(),
+                                  [&](const Want& want) { return vanished.contains(want.key); });
+    if (!lost) continue;
+    ++stats.repairs;
+    record->clearing = true;
+    record->granted_node.clear();
+    granted_unbound.erase(key);
+    tell(*record, no("Repair", {{"Repair", "a device of the pod is no longer published; placing again"}}));
+    dirty.insert(key);
+  }
+}
+
+// The garbage collector and the claim controller take down claims whose pod is gone. Where they cannot (a claim that
+// was never reserved), we do, after giving them time.
+void Reconciler::Impl::take_down(const std::string& key, int64_t now) {
+  const model::ResourceClaim* claim = ledger.find(key);
+  if (claim == nullptr || !claim->meta.labels.contains(std::string(dialects::kManagedLabel)) ||
+      claim->meta.owners.empty()) {
+    orphans.erase(key);
+    return;
+  }
+  const model::OwnerReference& owner = claim->meta.owners.front();
+  const auto pod = pod_uids.find(claim->meta.name_space + "/" + owner.name);
+  if (pod != pod_uids.end() && pod->second == owner.uid) {
+    orphans.erase(key);
+    return;
+  }
+  const int64_t due = orphans.emplace(key, now).first->second + options.orphan_grace.nanos;
+  if (now < due) {
+    wake_at(due, {});
+    return;
+  }
+  if (clearing_claims.contains(key)) return;
+  const auto& finalizers = claim->meta.finalizers;
+  if (claim->allocation) {
+    model::ResourceClaim without = *claim;
+    without.allocation.reset();
+    without.reserved_for.clear();
+    emit(nullptr, WriteKind::kClearClaim, key, put_claim_status(without));
+  } else if (std::find(finalizers.begin(), finalizers.end(), kProtectionFinalizer) != finalizers.end()) {
+    emit(nullptr, WriteKind::kReleaseClaim, key, remove_finalizer(*claim));
+  } else if (!claim->meta.deleting) {
+    emit(nullptr, WriteKind::kDeleteClaim, key, delete_claim(*claim));
+  } else {
+    return;
+  }
+  clearing_claims.insert(key);
+  // When the answer changes nothing, once more after a pause.
+  wake_at(now + options.longest_backoff.nanos, {});
+}
+
+void Reconciler::Impl::take_down_orphans() {
+  std::set<std::string> candidates = std::exchange(orphan_candidates, {});
+  if (std::exchange(orphans_due, false)) {
+    for (const auto& [key, since] : orphans) candidates.insert(key);
+  }
+  const int64_t now = clock.monotonic_nanos();
+  for (const std::string& key : candidates) take_down(key, now);
+}
+
+}  // namespace heddle::controller

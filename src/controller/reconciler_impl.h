@@ -1,0 +1,164 @@
+// The inside of the Reconciler, shared by its source files. Not for others.
+#pragma once
+
+#include <functional>
+#include <tuple>
+
+#include "controller/reconciler.h"
+
+namespace heddle::controller {
+
+// What was last said about a pod, to the user and to `heddle explain`.
+struct Telling {
+  std::string outcome;  // Allocated, Waiting, Infeasible, Refused, Repair
+  std::vector<engine::Reason> reasons;
+};
+
+struct PodRecord {
+  model::Pod pod;
+  // From the annotation; empty for pods whose claims are all the user's own.
+  std::vector<dialects::ContainerRequest> requests;
+  std::optional<Error> bad_request;
+  std::string signature;  // equal ones get equal outcomes from the engine
+
+  int in_flight = 0;             // writes of the ledger and of this pod that have no answer yet
+  std::set<std::string> reread;  // claims whose state is unknown after a failed write
+  bool reread_pod = false;
+  bool clearing = false;     // every allocation of the pod must go before it is placed again
+  std::string granted_node;  // claims written and the gate gone, for this node
+  std::vector<std::string> failed_nodes;
+  int tries = 0;                 // of repair
+  int failures = 0;              // of writes, in a row
+  int64_t retry_at = 0;          // monotonic
+  uint64_t refused_version = 0;  // of placement_version(); place() said no at this number
+
+  Telling telling;
+  model::PodCondition told;  // what the API server has, as far as known
+  int64_t told_at = 0;
+  int64_t retell_at = 0;  // a newer message waits for its turn
+};
+
+// One claim that a pod needs from us.
+struct Want {
+  std::string key;
+  const dialects::ContainerRequest* request = nullptr;  // null: the user made the claim
+  const model::ResourceClaim* claim = nullptr;          // null: not created yet
+  [[nodiscard]] bool allocated() const { return claim != nullptr && claim->allocation.has_value(); }
+};
+
+struct Wants {
+  std::vector<Want> ours;
+  std::optional<std::string> foreign_node;  // where an allocated claim of another driver binds the pod
+  std::optional<Telling> blocked;           // what has to change before anything can be decided
+};
+
+struct Reconciler::Impl {
+  Impl(ReconcilerOptions the_options, const Clock& the_clock, const Logger& the_log)
+      : options(std::move(the_options)), clock(the_clock), log(the_log), random(options.seed), ledger(options.driver) {}
+
+  // events.cc: objects and answers
+  void upsert_pod(model::Pod pod);
+  void remove_pod(const std::string& key, const std::string& uid);
+  void account_usage(const model::Pod& pod);
+  void set_usage(const std::string& uid, const std::string& node, std::map<std::string, int64_t> amounts);
+  void forget_usage(const std::string& uid);
+  void notice_plain_pod(const model::Pod& pod);
+  void index_claims(const PodRecord& record);
+  void drop_claim_index(const PodRecord& record);
+  void upsert_claim(model::ResourceClaim claim);
+  void claim_changed(const std::string& key);
+  void finish(uint64_t id, Result<std::string> answer);
+  void accept(PodRecord* record, WriteKind kind, const std::string& claim_key, const std::string& body);
+  void reject(PodRecord& record, WriteKind kind, const std::string& claim_key, const Error& error);
+  void resign();
+
+  // advance.cc: one pod, the next write that is missing
+  void advance(PodRecord& record);
+  void settle(PodRecord& record);
+  void drop_plans(PodRecord& record);
+  Wants wants_of(const PodRecord& record) const;
+  void add_want(const PodRecord& record, const model::PodResourceClaim& entry, Wants& wants) const;
+  bool ask_again(PodRecord& record);
+  bool move_away(PodRecord& record, const Wants& wants);
+  bool clear_claims(PodRecord& record, const Wants& wants);
+  [[nodiscard]] bool can_clear(const PodRecord& record, const Wants& wants) const;
+  bool write_planned(PodRecord& record, const Wants& wants);
+  void grant(PodRecord& record, const Wants& wants);
+  void back_off(PodRecord& record);
+  [[nodiscard]] bool ours(const model::ClaimSpec& spec) const;
+
+  // placing.cc: the waiting pods, and what must be taken back
+  void place_pending();
+  void place(PodRecord& record, std::map<std::string, engine::Outcome>& answers);
+  void assigned(PodRecord& record, const std::vector<Want>& open, const engine::Assigned& outcome);
+  void audit();
+  void check_vanished();
+  void take_down_orphans();
+  void take_down(const std::string& key, int64_t now);
+  [[nodiscard]] uint64_t placement_version() const { return ledger.state().generation() + quotas.version(); }
+
+  // telling.cc
+  void tell(PodRecord& record, Telling telling);
+  void tell_event(const model::Pod& pod, const std::string& reason, const std::string& message, std::string_view type);
+  [[nodiscard]] std::optional<std::string> explain_json(const std::string& key) const;
+
+  // Asks for a write. record: the pod that waits for its answer; null for none.
+  void emit(PodRecord* record, WriteKind kind, const std::string& claim_key, kube::Request request);
+  void wake_at(int64_t monotonic, const std::string& key) { timers.emplace(monotonic, key); }
+  [[nodiscard]] PodRecord* find(const std::string& key);
+
+  struct Flight {
+    std::string pod_key;
+    std::string pod_uid;
+    std::string claim_key;
+    WriteKind kind = WriteKind::kEvent;
+  };
+  struct Usage {
+    std::string node;
+    std::map<std::string, int64_t> amounts;
+  };
+  using Order = std::tuple<int64_t, int64_t, std::string>;  // -priority, created, key
+  static Order order_of(const model::Pod& pod) {
+    return {-static_cast<int64_t>(pod.priority), pod.meta.created.unix_nanos, pod.meta.key()};
+  }
+
+  ReconcilerOptions options;
+  const Clock& clock;
+  const Logger& log;
+  SeededRandom random;
+  Ledger ledger;
+  QuotaTable quotas;
+  bool leading = false;
+
+  std::map<std::string, PodRecord> pods;                         // those that have to do with claims
+  std::unordered_map<std::string, std::set<std::string>> users;  // claim -> pods that name it
+  std::unordered_map<std::string, std::string> pod_uids;         // every known pod: key -> uid
+  std::unordered_map<std::string, Usage> usages;                 // pod uid -> what the State counts
+  std::map<std::string, bool> unnoticed;                         // pod key -> told
+  std::map<std::string, model::Pod> unnoticed_pods;
+  std::set<std::string> nodes;
+  std::set<std::string> our_classes;
+
+  std::set<std::string> dirty;
+  std::set<Order> pending;
+  std::set<std::string> granted_unbound;
+  std::set<std::pair<int64_t, std::string>> timers;  // monotonic; an empty key only wakes run()
+  std::map<std::string, int64_t> orphans;            // claim -> since when
+  std::set<std::string> clearing_claims;             // writes of audit() and orphans under way
+  int64_t vanished_check_at = 0;
+  std::set<std::string> orphan_candidates;
+  bool audit_due = false;
+  bool orphans_due = false;  // a grace has passed
+  bool pass_due = false;     // a pod joined the waiting ones
+  uint64_t passed_version = 0;
+
+  uint64_t last_id = 0;
+  uint64_t event_number = 0;
+  std::unordered_map<uint64_t, Flight> flights;
+  std::vector<Write> out;
+  ReconcilerStats stats;
+};
+
+[[nodiscard]] bool gated(const model::Pod& pod);
+
+}  // namespace heddle::controller

@@ -1,0 +1,109 @@
+// What users see of a decision: the pod's condition, events, and the answer of `heddle explain`.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "controller/objects.h"
+#include "controller/reconciler_impl.h"
+#include "dialects/wire_names.h"
+
+namespace heddle::controller {
+namespace {
+
+constexpr size_t kMessageLimit = 1000;
+
+std::string joined(const std::vector<engine::Reason>& reasons) {
+  std::string out;
+  for (const engine::Reason& reason : reasons) out += (out.empty() ? "" : "; ") + reason.message;
+  if (out.size() > kMessageLimit) out = out.substr(0, kMessageLimit - 3) + "...";
+  return out;
+}
+
+const char* event_reason(const std::string& outcome) {
+  if (outcome == "Allocated") return "HeddleAllocated";
+  if (outcome == "Refused") return "HeddleRefused";
+  if (outcome == "Repair") return "HeddleRepair";
+  return "HeddleWaiting";
+}
+
+// Reasons of conditions are CamelCase words.
+std::string reason_word(const std::vector<engine::Reason>& reasons) {
+  return reasons.empty() || reasons.front().code.empty() ? "Waiting" : reasons.front().code;
+}
+
+}  // namespace
+
+void Reconciler::Impl::tell_event(const model::Pod& pod, const std::string& reason, const std::string& message,
+                                  std::string_view type) {
+  const uint64_t unique = static_cast<uint64_t>(clock.now().unix_nanos) + ++event_number;
+  emit(nullptr, WriteKind::kEvent, {},
+       create_event(pod, {reason, message, type}, options.component, clock.now(), unique));
+}
+
+void Reconciler::Impl::tell(PodRecord& record, Telling telling) {
+  model::PodCondition condition;
+  condition.type = kConditionType;
+  condition.status = telling.outcome == "Allocated" ? "True" : "False";
+  condition.reason = reason_word(telling.reasons);
+  condition.message = joined(telling.reasons);
+  const bool other_outcome = telling.outcome != record.telling.outcome;
+  record.telling = std::move(telling);
+  if (!leading) return;
+  const bool same_word = condition.status == record.told.status && condition.reason == record.told.reason;
+  if (same_word && condition.message == record.told.message) return;
+  const int64_t now = clock.monotonic_nanos();
+  const int64_t next = record.told_at + options.message_interval.nanos;
+  if (same_word && record.told_at != 0 && now < next) {
+    // The numbers of a waiting pod change often.
+    if (record.retell_at == 0) wake_at(record.retell_at = next, record.pod.meta.key());
+    return;
+  }
+  const bool announce = !same_word || other_outcome;
+  record.told = condition;
+  record.told_at = now;
+  emit(&record, WriteKind::kCondition, {}, patch_condition(record.pod, condition, clock.now()));
+  if (!announce) return;
+  const bool warn = record.telling.outcome != "Allocated";
+  std::string message = condition.message;
+  if (record.telling.outcome == "Infeasible")
+    message = "fits on no node of this cluster, even an empty one: " + message;
+  tell_event(record.pod, event_reason(record.telling.outcome), message, warn ? "Warning" : "Normal");
+}
+
+std::optional<std::string> Reconciler::Impl::explain_json(const std::string& key) const {
+  const auto it = pods.find(key);
+  if (it == pods.end()) return std::nullopt;
+  const PodRecord& record = it->second;
+  nlohmann::json reasons = nlohmann::json::array();
+  for (const engine::Reason& reason : record.telling.reasons)
+    reasons.push_back({{"code", reason.code}, {"message", reason.message}});
+  nlohmann::json claims = nlohmann::json::array();
+  for (const model::PodResourceClaim& entry : record.pod.resource_claims) {
+    const std::string& name = entry.claim_name.empty() ? entry.actual_name : entry.claim_name;
+    const model::ResourceClaim* claim = ledger.find(record.pod.meta.name_space + "/" + name);
+    nlohmann::json devices = nlohmann::json::array();
+    if (claim != nullptr && claim->allocation) {
+      for (const model::DeviceResult& result : claim->allocation->results) {
+        nlohmann::json consumed = nlohmann::json::object();
+        for (const auto& [capacity, amount] : result.consumed_capacity) consumed[capacity] = amount.to_string();
+        devices.push_back({{"pool", result.pool}, {"device", result.device}, {"consumed", consumed}});
+      }
+    }
+    claims.push_back({{"name", name}, {"exists", claim != nullptr}, {"devices", devices}});
+  }
+  std::string outcome = record.telling.outcome;
+  if (!record.pod.node_name.empty()) outcome = "Bound";
+  if (record.pod.finished()) outcome = "Finished";
+  if (outcome.empty()) outcome = "Pending";
+  const nlohmann::json answer{{"pod", key},
+                              {"outcome", outcome},
+                              {"node", record.pod.node_name.empty() ? record.granted_node : record.pod.node_name},
+                              {"reasons", reasons},
+                              {"claims", claims},
+                              {"gated", gated(record.pod)},
+                              {"tries", record.tries},
+                              {"failedNodes", record.failed_nodes}};
+  return answer.dump();
+}
+
+}  // namespace heddle::controller
