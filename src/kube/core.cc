@@ -133,9 +133,8 @@ void Core::launch(Id id, Pending pending) {
   }
   counters_.requests.fetch_add(1, std::memory_order_relaxed);
   counters_.in_flight.fetch_add(1, std::memory_order_relaxed);
-  Exchange exchange{
-      pending.request.method, pending.request.path, pending.request.body, pending.request.content_type, left,
-      Pool::kRequests};
+  Exchange exchange{pending.request.method, pending.request.path, pending.request.body, pending.request.content_type,
+                    left};
   running_.emplace(id, std::move(pending));
   transport_->start(std::move(exchange), std::make_shared<Collector>(*this, id));
 }

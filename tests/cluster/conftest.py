@@ -35,6 +35,30 @@ def chart(cluster):
     return heddle
 
 
+CARDS = 2  # of the real node
+
+
+@pytest.fixture(scope="session")
+def controller(chart):
+    """Heddle's controller as a process with the chart's account, webhook in force."""
+    chart.install_webhooks()
+    chart.start_controller()
+    chart.wait_leading()
+    chart.wait_webhook()
+    yield chart
+    chart.stop()
+
+
+@pytest.fixture(scope="session")
+def heddle(controller):
+    """Controller, and the agent with simulated cards on the real node."""
+    controller.make_cards({"cards": [{"model": "T4"} for _ in range(CARDS)]})
+    controller.start_agent()
+    controller.wait_slices(CARDS)
+    controller.import_cuda_image()
+    return controller
+
+
 @pytest.fixture
 def ns(cluster, request):
     api = cluster.api

@@ -195,7 +195,8 @@ class Api:
                 event = json.loads(line)
                 if event["type"] == "ERROR":
                     raise Failed(f"watch of {kind}: {event['object']}")
-                yield event["type"], event["object"]
+                if event["type"] != "BOOKMARK":
+                    yield event["type"], event["object"]
         finally:
             connection.close()
 

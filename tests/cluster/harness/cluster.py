@@ -18,12 +18,12 @@ def binaries():
 
 
 class Cluster:
-    def __init__(self, with_node=True):
+    def __init__(self, with_node=True, manager_qps=None):
         self.cleaned = clean_leftovers()
         self.bin = binaries()
         self.scratch = Scratch.create()
         self.dir = self.scratch.path
-        self.plane = ControlPlane(self.scratch, self.bin)
+        self.plane = ControlPlane(self.scratch, self.bin, manager_qps=manager_qps)
         self.node = Node(self.scratch, self.bin, self.plane) if with_node else None
 
     def __enter__(self):

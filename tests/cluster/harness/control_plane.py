@@ -22,8 +22,8 @@ def _sh(*argv, cwd):
 class ControlPlane:
     """Starts on construction order: start() returns when the API server is ready and the built-in roles exist."""
 
-    def __init__(self, scratch, binaries, node_names=("node-1",)):
-        self.scratch, self.bin = scratch, binaries
+    def __init__(self, scratch, binaries, node_names=("node-1",), manager_qps=None):
+        self.scratch, self.bin, self.manager_qps = scratch, binaries, manager_qps
         self.dir = scratch.path
         self.etcd_port, self.etcd_peer, self.port, self.kcm_port, self.scheduler_port = free_ports(5)
         self.tokens = {name: secrets.token_hex(16) for name in (*USERS, *(f"system:node:{node}" for node in node_names))}
@@ -100,13 +100,14 @@ class ControlPlane:
 
     def _start_controller_manager(self):
         config = self.kubeconfig("system:kube-controller-manager")
+        limits = [f"--kube-api-qps={self.manager_qps}", f"--kube-api-burst={2 * self.manager_qps}"] if self.manager_qps else []
         self._run("kube-controller-manager", f"--kubeconfig={config}", f"--secure-port={self.kcm_port}",
                   f"--service-account-private-key-file={self.dir}/sa.key", f"--root-ca-file={self.dir}/ca.crt",
                   f"--cluster-signing-cert-file={self.dir}/ca.crt", f"--cluster-signing-key-file={self.dir}/ca.key",
                   f"--cert-dir={self.dir}/kcm", "--use-service-account-credentials", "--leader-elect=false",
                   "--bind-address=127.0.0.1",
                   # Nodes that a test makes as objects have no kubelet to renew their lease.
-                  "--node-monitor-grace-period=1h")
+                  "--node-monitor-grace-period=1h", *limits)
 
     def start_scheduler(self, qps=None, burst=None):
         """The stock scheduler; with qps its client limits are raised, otherwise they are upstream's defaults."""

@@ -1,15 +1,18 @@
 """Heddle on the cluster: installed from the rendered chart; its programs run with the rights that the chart gives them."""
 import os
 import pathlib
+import shutil
 import subprocess
+import urllib.request
 
 import yaml
 
-from . import objects
+from . import image, objects
 from .api import ApiError
 from .process import Failed, Process, free_ports, wait_until
 
 NAMESPACE = "heddle-system"
+CUDA_IMAGE = "heddle.test/cuda:1"
 HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[2]
 CHART = REPOSITORY / "charts/heddle"
@@ -35,15 +38,32 @@ def render(binaries, values=None, release="heddle"):
     return [body for body in yaml.safe_load_all(done.stdout) if body]
 
 
+def with_flags(arguments, variables, **flags):
+    """The arguments of a chart's container: $(VAR) filled in, and some flags given other values (None: left out)."""
+    out = []
+    for argument in arguments:
+        for name, value in variables.items():
+            argument = argument.replace(f"$({name})", value)
+        name = argument.removeprefix("--").split("=")[0].replace("-", "_")
+        if name not in flags:
+            out.append(argument)
+    return out + [f"--{name.replace('_', '-')}={value}" for name, value in flags.items() if value is not None]
+
+
 class Heddle:
+    """Heddle's programs as processes of this machine, with the arguments and the accounts of the chart."""
+
     def __init__(self, cluster):
         self.cluster, self.api = cluster, cluster.api
         self.dir = cluster.dir / "heddle"
         self.dir.mkdir(exist_ok=True)
-        self.webhook_port, *self.ports = free_ports(8)
+        self.webhook_port = free_ports(1)[0]
         self.agent = None
         self.controllers = {}
+        self.metrics_ports = {}
         self.tokens = {}
+        self.driver_root = self.dir / "driver"
+        self.state_dir = self.dir / "state"
 
     # The chart ------------------------------------------------------------------------------------------------------
     def install_objects(self, values=None, skip=WORKLOADS + WEBHOOKS):
@@ -56,7 +76,7 @@ class Heddle:
         self._wait_for_policies()
 
     def install_webhooks(self):
-        for body in render(self.cluster.bin, {"webhook": {"url": f"https://127.0.0.1:{self.webhook_port}"}}):
+        for body in render(self.cluster.bin, self.values()):
             if body["kind"] in WEBHOOKS:
                 self.api.apply(body, "helm")
 
@@ -121,3 +141,129 @@ class Heddle:
             self.api.delete("resourceslices", body["metadata"]["name"])
         self.api.delete("nodes", name)
         self.tokens.pop(name, None)
+
+    # Programs -------------------------------------------------------------------------------------------------------
+    def values(self):
+        """The chart's values for this machine."""
+        node = self.cluster.node
+        return {"webhook": {"url": f"https://127.0.0.1:{self.webhook_port}"},
+                "agent": {"driverRoot": str(self.driver_root), "kubeletRoot": str(node.root if node else self.dir / "kubelet"),
+                          "cdiRoot": str(node.cdi if node else self.dir / "cdi"), "stateDir": str(self.state_dir),
+                          "logLevel": "debug"},
+                "controller": {"logLevel": "debug"}}
+
+    def _container(self, kind):
+        body = next(body for body in render(self.cluster.bin, self.values()) if body["kind"] == kind)
+        return body["spec"]["template"]["spec"]["containers"][0]
+
+    def make_cards(self, description):
+        """The simulated machine's driver folder: dev/ with its cards, lib/ with the vendor's libraries."""
+        self.driver_root.mkdir(exist_ok=True)
+        config = self.dir / "cards.yaml"
+        config.write_text(yaml.safe_dump(description))
+        subprocess.run([program("nvsim"), "create", "--config", config, "--root", self.driver_root], check=True)
+        lib = self.driver_root / "lib"
+        lib.mkdir(exist_ok=True)
+        for library in (build_dir() / "sim/nvidia/lib").glob("*.so*"):
+            if not (lib / library.name).exists():
+                shutil.copy(library, lib / library.name, follow_symlinks=True)
+
+    def nvsim(self, *argv):
+        return subprocess.run([program("nvsim"), *map(str, argv), "--root", self.driver_root], check=True,
+                              capture_output=True, text=True).stdout
+
+    def import_cuda_image(self):
+        """An ordinary glibc image with a program that makes CUDA calls. It brings no driver library of its own."""
+        root = image.shell_root(self.dir / "image")
+        image.add_glibc(root, [program("nvsim-run")])
+        self.cluster.node.import_image(CUDA_IMAGE, root, ["/bin/nvsim-run"])
+
+    def start_agent(self, tap=None, **flags):
+        kubeconfig = self._kubeconfig("heddle-agent", self.agent_token(self.cluster.node.name), tap)
+        self.metrics_ports["agent"] = free_ports(1)[0]
+        uid = self.api.get("nodes", self.cluster.node.name)["metadata"]["uid"]
+        arguments = with_flags(self._container("DaemonSet")["args"],
+                               {"NODE_NAME": self.cluster.node.name, "POD_UID": uid},
+                               kubeconfig=kubeconfig, metrics_address="127.0.0.1",
+                               metrics_port=self.metrics_ports["agent"], **flags)
+        self.agent = Process(self.cluster.scratch, "heddle-agent", [program("heddle-agent"), *arguments]).start()
+        return self.agent
+
+    def controller_process(self, name="controller-0", tap=None, webhook_port=None, **flags):
+        """A replica of the controller, not started. The first serves the webhook's address."""
+        kubeconfig = self._kubeconfig(name, self.api.token_for("heddle-controller", NAMESPACE), tap)
+        self.metrics_ports[name] = free_ports(1)[0]
+        if webhook_port is None:
+            webhook_port = self.webhook_port if name == "controller-0" else free_ports(1)[0]
+        arguments = with_flags(self._container("Deployment")["args"], {"POD_NAME": name, "POD_NAMESPACE": NAMESPACE},
+                               kubeconfig=kubeconfig, webhook_address="127.0.0.1", webhook_port=webhook_port,
+                               metrics_address="127.0.0.1", metrics_port=self.metrics_ports[name], **flags)
+        process = Process(self.cluster.scratch, f"heddle-{name}", [program("heddle-controller"), *arguments])
+        self.controllers[name] = process
+        return process
+
+    def start_controller(self, name="controller-0", tap=None, **flags):
+        return self.controller_process(name, tap, **flags).start()
+
+    def restart_controller(self, tap=None, name="controller-0", **flags):
+        """kill -9 and a new start, if a tap is given behind it; returns when it leads and its webhook answers."""
+        self.controllers[name].kill()
+        process = self.start_controller(name, tap, **flags)
+        self.wait_leading()
+        if name == "controller-0":
+            self.wait_webhook()
+        return process
+
+    def _kubeconfig(self, name, token, tap):
+        path = self.cluster.plane.kubeconfig(name, token)
+        if tap:
+            path.write_text(path.read_text().replace(f":{self.cluster.plane.port}", f":{tap.port}"))
+        return path
+
+    def wait_leading(self, timeout=90):
+        """The lease is held by a running controller; returns its name."""
+        def holder():
+            lease = self.api.find("leases", "heddle-controller", NAMESPACE)
+            held = ((lease or {}).get("spec", {}).get("holderIdentity") or "")
+            return next((name for name, process in self.controllers.items() if held.startswith(name) and process.running()),
+                        None)
+        return wait_until("a controller leads", holder, timeout, check=self.check)
+
+    def wait_webhook(self, timeout=60):
+        """The webhook answers: a pod that asks passes a dry run with the gate on it."""
+        probe = objects.pod("webhook-probe", "default", limits=objects.share(memory=1))
+        last = [""]
+
+        def answers():
+            try:
+                made = self.api.request("POST", self.api.path("pods", "default") + "?dryRun=All", probe)
+            except ApiError as error:
+                last[0] = str(error)
+                return False
+            last[0] = "the pod passed without a gate"
+            return objects.gated(made)
+        wait_until(lambda: f"the webhook answers: {last[0]}", answers, timeout, check=self.check)
+
+    def wait_slices(self, cards, timeout=60):
+        """The agent has published this many cards of the real node."""
+        def published():
+            found = [device for body in self.api.list("resourceslices", field=f"spec.nodeName={self.cluster.node.name}")
+                     if body["spec"]["driver"] == objects.DRIVER for device in body["spec"]["devices"]]
+            return found if len(found) == cards else None
+        return wait_until(lambda: f"{cards} cards are published\n{self.agent.tail()}", published, timeout, check=self.agent.check)
+
+    def check(self):
+        for process in (self.agent, *self.controllers.values()):
+            if process and process.popen:
+                process.check()
+
+    def metrics(self, name):
+        """Prometheus text of "agent" or of a controller -> {series: value}."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_ports[name]}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines if line and line[0] != "#"}
+
+    def stop(self):
+        for process in (self.agent, *self.controllers.values()):
+            if process:
+                process.stop()

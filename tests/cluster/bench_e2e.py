@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""Pods per second from the first create to the last pod bound: the stock DRA path of kube-scheduler against Heddle.
+
+Both sides: the same API server, scheduler and machine, one after the other in one run; nodes made as objects, 8 devices a
+node; each pod takes one device. Stock: a ResourceClaim and a pod that names it, devices without taint, allocated by
+kube-scheduler. Heddle: a pod with `nvidia.com/gpu: 1`, through webhook, controller and kube-scheduler. Each side twice: with
+kube-scheduler's default client limits, and with limits raised so far that the CPU binds.
+
+  bench_e2e.py [--small] [--nodes N] [--pods N] [--only stock|heddle]
+  HEDDLE_BENCH_RESULTS   the file to add numbers to (default build/bench/results.json)
+"""
+import argparse
+import json
+import os
+import pathlib
+import sys
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+from harness import objects  # noqa: E402
+from harness.cluster import Cluster, REPOSITORY  # noqa: E402
+from harness.heddle import Heddle  # noqa: E402
+from harness.process import Failed, wait_until  # noqa: E402
+
+DEVICES = 8
+CREATORS = 4
+STOCK_DRIVER = "stock.example.com"
+RAISED_QPS = 5000
+
+
+def in_parallel(items, call, threads=CREATORS):
+    """call(item) for all items, from several threads; the first error is raised."""
+    iterator, lock, errors = iter(items), threading.Lock(), []
+
+    def work():
+        while not errors:
+            with lock:
+                item = next(iterator, None)
+            if item is None:
+                return
+            try:
+                call(item)
+            except Exception as error:  # pylint: disable=broad-except
+                errors.append(error)
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if errors:
+        raise errors[0]
+
+
+class BoundWatch:
+    """Counts the pods of a namespace that have a node, by watch."""
+
+    def __init__(self, api, namespace):
+        self.api, self.namespace = api, namespace
+        self.names, self.last = set(), 0.0
+        self.stop = threading.Event()
+        self.changed = threading.Condition()
+        threading.Thread(target=self._run, args=(self._list(),), daemon=True).start()
+
+    def _list(self):
+        body = self.api.request("GET", self.api.path("pods", self.namespace) + "?fieldSelector=spec.nodeName!%3D")
+        for pod in body["items"]:
+            self._seen(pod)
+        return body["metadata"]["resourceVersion"]
+
+    def _seen(self, pod):
+        with self.changed:
+            if pod["metadata"]["name"] not in self.names:
+                self.names.add(pod["metadata"]["name"])
+                self.last = time.monotonic()
+                self.changed.notify_all()
+
+    def _run(self, version):
+        while not self.stop.is_set():  # the API server ends the watch of a client that is slow to read
+            for kind, pod in self.api.watch("pods", self.namespace, version, self.stop, field="spec.nodeName!="):
+                if kind in ("ADDED", "MODIFIED"):
+                    self._seen(pod)
+            version = self._list()
+
+    def wait(self, count, timeout, describe):
+        deadline = time.monotonic() + timeout
+        with self.changed:
+            while len(self.names) < count:
+                if not self.changed.wait(max(0.0, min(1.0, deadline - time.monotonic()))) and time.monotonic() > deadline:
+                    raise Failed(f"{len(self.names)} of {count} pods bound after {timeout} s\n{describe()}")
+        self.stop.set()
+        return self.last
+
+
+class Bench:
+    def __init__(self, cluster, nodes, pods):
+        self.cluster, self.api, self.nodes, self.pods = cluster, cluster.api, nodes, pods
+        self.heddle = Heddle(cluster)
+        self.count = 0
+
+    def make_nodes(self):
+        in_parallel(range(self.nodes), lambda n: self.heddle.make_node(f"node-{n}", cpu="64"))
+
+    def node_devices(self, name, taints):
+        return [objects.card(number, 80000, node_name=name, taints=taints) for number in range(DEVICES)]
+
+    def stock_slices(self):
+        def make(n):
+            name = f"node-{n}"
+            self.api.create("resourceslices", objects.slices(name, self.node_devices(name, ()), driver=STOCK_DRIVER))
+        in_parallel(range(self.nodes), make)
+        self.api.create("deviceclasses", {
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "stock"},
+            "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{STOCK_DRIVER}"'}}]}})
+
+    def remove_stock_slices(self):
+        for body in self.api.list("resourceslices", field=f"spec.driver={STOCK_DRIVER}"):
+            self.api.delete("resourceslices", body["metadata"]["name"])
+        self.api.delete("deviceclasses", "stock")
+
+    def heddle_slices(self):
+        def make(n):
+            name = f"node-{n}"
+            self.heddle.agent_api(name).create("resourceslices", objects.slices(
+                name, self.node_devices(name, (objects.MANAGED_TAINT,))))
+        in_parallel(range(self.nodes), make)
+
+    def run(self, create, describe):
+        """Creates all pods and waits until all are bound; returns pods per second."""
+        self.count += 1
+        namespace = f"bench-{self.count}"
+        self.api.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        self.api.wait_for("serviceaccounts", "default", namespace, bool, "made by the controller manager")
+        watch = BoundWatch(self.api, namespace)
+        start = time.monotonic()
+        in_parallel(range(self.pods), lambda n: create(namespace, f"pod-{n}"))
+        seconds = watch.wait(self.pods, 600, describe) - start
+        self.clear(namespace)
+        return self.pods / seconds
+
+    def clear(self, namespace):
+        in_parallel([body["metadata"]["name"] for body in self.api.list("pods", namespace)],
+                    lambda name: self.api.delete("pods", name, namespace, grace=0))
+
+        def gone():
+            left = self.api.list("resourceclaims", namespace)
+            for body in left:
+                if not objects.results(body) and not body["metadata"].get("ownerReferences"):
+                    self.api.delete("resourceclaims", body["metadata"]["name"], namespace)
+            return not left
+        wait_until(f"the claims of {namespace} are gone", gone, 300, every=2)
+        self.api.delete("namespaces", namespace)
+
+    def create_stock(self, namespace, name):
+        self.api.request("POST", self.api.path("resourceclaims", namespace), objects.claim(
+            name, namespace, device_class="stock"), raw=True)
+        self.api.request("POST", self.api.path("pods", namespace), objects.claim_user(
+            name, namespace, {"card": {"resourceClaimName": name}}), raw=True)
+
+    def create_heddle(self, namespace, name):
+        self.api.request("POST", self.api.path("pods", namespace), objects.pod(
+            name, namespace, limits=objects.share()), raw=True)
+
+    def stock(self, qps):
+        self.cluster.plane.restart_scheduler(qps)
+        return self.run(self.create_stock, self.cluster.plane.processes["kube-scheduler"].tail)
+
+    def ours(self, qps):
+        self.cluster.plane.restart_scheduler(qps)
+        return self.run(self.create_heddle, self.heddle.controllers["controller-0"].tail)
+
+
+def merge(numbers):
+    path = pathlib.Path(os.environ.get("HEDDLE_BENCH_RESULTS", REPOSITORY / "build/bench/results.json"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    known = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**known, **numbers}, indent=1, sort_keys=True) + "\n")
+
+
+def schedule(arguments):
+    numbers = {}
+    # The controller manager has no part in the measured path; its limits would only make clearing up slow.
+    with Cluster(with_node=False, manager_qps=RAISED_QPS) as cluster:
+        bench = Bench(cluster, arguments.nodes, arguments.pods)
+        bench.make_nodes()
+        limits = [("e2e.", RAISED_QPS)] + ([] if arguments.small else [("e2e.stocklimits.", None)])
+        if arguments.only != "heddle":
+            bench.stock_slices()
+            for prefix, qps in limits:
+                numbers[prefix + "stock_pods_per_second"] = bench.stock(qps)
+            bench.remove_stock_slices()
+        if arguments.only != "stock":
+            bench.heddle.install_objects()
+            bench.heddle_slices()
+            bench.heddle.install_webhooks()
+            controller = bench.heddle.start_controller()
+            bench.heddle.wait_leading()
+            bench.heddle.wait_webhook()
+            for prefix, qps in limits:
+                numbers[prefix + "pods_per_second"] = bench.ours(qps)
+            numbers["controller.rss_mib"] = controller.rss_mib()
+            bench.heddle.stop()
+        for prefix, _ in limits:
+            if arguments.only is None:
+                numbers[prefix + "ratio"] = numbers[prefix + "pods_per_second"] / numbers[prefix + "stock_pods_per_second"]
+    return numbers
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", action="store_true", help="tiny sizes: only that it runs")
+    parser.add_argument("--nodes", type=int)
+    parser.add_argument("--pods", type=int)
+    parser.add_argument("--only", choices=["stock", "heddle"])
+    arguments = parser.parse_args()
+    arguments.nodes = arguments.nodes or (4 if arguments.small else 130)
+    arguments.pods = arguments.pods or (20 if arguments.small else 1000)
+    numbers = {key: round(value, 3) for key, value in schedule(arguments).items()}
+    merge(numbers)
+    print(f"{arguments.pods} pods on {arguments.nodes} nodes of {DEVICES} devices")
+    for key, value in numbers.items():
+        print(f"  {key:40} {value:>10}")
+
+
+if __name__ == "__main__":
+    main()
