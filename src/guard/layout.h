@@ -120,7 +120,8 @@ struct heddle_guard_usage_header {
   uint64_t boot;       /* FNV-1a of the boot id for which the clocks in this file hold */
   uint64_t slot_hint;  /* where the search for a free slot starts */
   uint64_t slots_used; /* no slot from here on was ever taken */
-  uint64_t reserved[506];
+  uint64_t swept_ns;   /* when a process last looked for the dead at its start */
+  uint64_t reserved[505];
 };
 
 struct heddle_guard_usage {

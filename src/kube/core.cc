@@ -133,8 +133,9 @@ void Core::launch(Id id, Pending pending) {
   }
   counters_.requests.fetch_add(1, std::memory_order_relaxed);
   counters_.in_flight.fetch_add(1, std::memory_order_relaxed);
-  Exchange exchange{pending.request.method, pending.request.path, pending.request.body, pending.request.content_type,
-                    left};
+  Exchange exchange{
+      pending.request.method, pending.request.path, pending.request.body, pending.request.content_type, left,
+      Pool::kRequests};
   running_.emplace(id, std::move(pending));
   transport_->start(std::move(exchange), std::make_shared<Collector>(*this, id));
 }

@@ -90,6 +90,7 @@ void Reflector::open_watch() {
   const int64_t seconds = std::max<int64_t>(options_.server_timeout.nanos / kNanosPerSecond, 1);
   const int64_t timeout = seconds + static_cast<int64_t>(random_.below(static_cast<uint64_t>(seconds) + 1));
   Exchange exchange;
+  exchange.pool = Pool::kWatches;
   exchange.path =
       with_query(options_.path, "watch=true&allowWatchBookmarks=true&resourceVersion=" + url_escape(version_) +
                                     "&timeoutSeconds=" + std::to_string(timeout) + selectors());
@@ -174,6 +175,8 @@ void Reflector::on_done(const Ending& ending) {
   if (idle_timer_) core_.transport().cancel_timer(*idle_timer_);
   idle_timer_.reset();
   if (stopped_ || core_.closed()) return;
+  const int64_t lasted_ms = (core_.clock().monotonic_nanos() - opened_) / 1'000'000;
+  core_.log().debug("watch ended", {{"path", options_.path}, {"status", ending.status}, {"lasted_ms", lasted_ms}});
   forgive_if_lasting();
   if (!ending.error && ending.status == 200) {
     // The server's time-out, or its restart. Counted, so that one that ends at once each time is not asked in a tight

@@ -195,7 +195,6 @@ class EasyFactory {
   }
 
   void set_tls(CURL* handle) const {
-    curl_easy_setopt(handle, CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
     curl_easy_setopt(handle, CURLOPT_CA_CACHE_TIMEOUT, 60L);  // a CA file may be replaced
     if (config_.insecure_skip_verify) {
       curl_easy_setopt(handle, CURLOPT_SSL_VERIFYPEER, 0L);
@@ -421,6 +420,12 @@ void CurlTransport::prepare(Running& running) {
   CURL* easy = running.easy.get();
   const Exchange& exchange = running.exchange;
   set_method(running);
+  // libcurl shares a connection only between equal TLS settings. These two differ in name only: with either, TLS 1.3 is
+  // the most.
+  constexpr long kAtLeast = CURL_SSLVERSION_TLSv1_2;
+  constexpr long kAtMost = CURL_SSLVERSION_MAX_TLSv1_3;
+  const long tls = exchange.pool == Pool::kWatches ? kAtLeast | kAtMost : kAtLeast;
+  curl_easy_setopt(easy, CURLOPT_SSLVERSION, tls);
   curl_easy_setopt(easy, CURLOPT_URL, (server_ + exchange.path).c_str());
   curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS,
                    static_cast<long>((exchange.timeout.nanos + kNanosPerMilli - 1) / kNanosPerMilli));

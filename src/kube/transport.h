@@ -19,12 +19,17 @@
 
 namespace heddle::kube {
 
+// Exchanges of a pool share HTTP/2 connections, those of different pools never do: kube-apiserver ends a watch whose
+// events it cannot write at once, and on a connection full of requests it often cannot.
+enum class Pool { kRequests, kWatches };
+
 struct Exchange {
   Method method = Method::kGet;
   std::string path;
   std::string body;
   std::string content_type;
   Duration timeout;  // zero: none
+  Pool pool = Pool::kRequests;
 };
 
 struct Ending {

@@ -1,9 +1,7 @@
 #include "guard/harness.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <nvml.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,33 +16,6 @@ extern char** environ;
 
 namespace heddle::guard::test {
 namespace {
-
-// NVML of the simulator in this process, which is not guarded.
-struct Observer {
-  decltype(&::nvmlInit_v2) init;
-  decltype(&::nvmlDeviceGetHandleByIndex_v2) device;
-  decltype(&::nvmlDeviceGetUUID) uuid;
-  decltype(&::nvmlDeviceGetComputeRunningProcesses_v3) processes;
-};
-
-template <typename F>
-void bind(void* library, const char* name, F& function) {
-  function = reinterpret_cast<F>(dlsym(library, name));
-}
-
-const Observer& observer() {
-  static const Observer functions = [] {
-    void* library = dlopen(HEDDLE_SIM_LIBRARIES "/libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    Observer o{};
-    if (library == nullptr) return o;
-    bind(library, "nvmlInit_v2", o.init);
-    bind(library, "nvmlDeviceGetHandleByIndex_v2", o.device);
-    bind(library, "nvmlDeviceGetUUID", o.uuid);
-    bind(library, "nvmlDeviceGetComputeRunningProcesses_v3", o.processes);
-    return o;
-  }();
-  return functions;
-}
 
 std::string uuid_of(int card) {
   std::ostringstream text;
@@ -148,21 +119,16 @@ Machine::Machine(const Folder& folder, const Shape& shape) : root_(folder.path("
   }
   config.close();
   const std::string command =
-      std::string(HEDDLE_NVSIM) + " create --config " + folder.path("cards.yaml") + " --root " + root_;
+      std::string(HEDDLE_NVSIM) + " create --config " + folder.path("cards.yaml") + " --root " + root_ + " > /dev/null";
   EXPECT_EQ(std::system(command.c_str()), 0) << command;
   setenv("NVSIM_ROOT", root_.c_str(), 1);
+  Probe::Setup setup;
+  setup.guarded = false;
+  observer_ = std::make_unique<Probe>("", HEDDLE_SIM_LIBRARIES, setup);
 }
 
 int64_t Machine::taken(int card) const {
-  nvmlDevice_t device = nullptr;
-  nvmlProcessInfo_t list[128];
-  unsigned count = 128;
-  observer().init();
-  if (observer().device(static_cast<unsigned>(card), &device) != NVML_SUCCESS) return -1;
-  if (observer().processes(device, &count, list) != NVML_SUCCESS) return -1;
-  int64_t sum = 0;
-  for (unsigned i = 0; i < count; ++i) sum += static_cast<int64_t>(list[i].usedGpuMemory);
-  return sum;
+  return observer_->code("holders " + std::to_string(card));
 }
 
 void write_guard_files(const std::string& folder, const ClaimLimits& limits) {

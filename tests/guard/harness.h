@@ -18,6 +18,7 @@ namespace heddle::guard::test {
 inline constexpr int64_t kMiB = int64_t{1} << 20;
 inline constexpr int kOk = 0;
 inline constexpr int kOutOfMemory = 2;
+inline constexpr int kNotSupported = 801;
 
 // A fresh folder, removed at the end.
 class Folder {
@@ -82,6 +83,7 @@ class Machine {
  private:
   std::string root_;
   std::vector<std::string> uuids_;
+  std::unique_ptr<Probe> observer_;  // not guarded
 };
 
 // Writes limits and a new usage file into the folder.

@@ -24,18 +24,14 @@ namespace {
 
 std::string access_mode = "dlsym";
 
+#ifndef PROBE_LINKED
 void* driver_handle() {
   static void* handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   return handle;
 }
 
 void* function_named(const char* exported, const char* symbol) {
-#ifdef PROBE_LINKED
-  (void)symbol;
-  return dlsym(RTLD_DEFAULT, exported);
-#else
   if (driver_handle() == nullptr) return nullptr;
-  if (access_mode == "next") return dlsym(RTLD_NEXT, exported);
   if (access_mode != "proc") return dlsym(driver_handle(), exported);
   const auto get = reinterpret_cast<decltype(&cuGetProcAddress)>(dlsym(driver_handle(), "cuGetProcAddress_v2"));
   void* found = nullptr;
@@ -44,8 +40,8 @@ void* function_named(const char* exported, const char* symbol) {
   if (get == nullptr || get(symbol, &found, version, CU_GET_PROC_ADDRESS_DEFAULT, &status) != CUDA_SUCCESS)
     return nullptr;
   return found;
-#endif
 }
+#endif
 
 #define TEXT_INNER(x) #x
 #define TEXT(x) TEXT_INNER(x)
@@ -91,6 +87,25 @@ std::string memory_info(Words&) {
   size_t total = 0;
   const CUresult code = CU(cuMemGetInfo)(&free, &total);
   return say(code, free, total);
+}
+
+// What all processes together hold on a card, as NVML has it.
+std::string holders(Words& words) {
+  void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  const auto init = reinterpret_cast<decltype(&nvmlInit_v2)>(dlsym(library, "nvmlInit_v2"));
+  const auto get =
+      reinterpret_cast<decltype(&nvmlDeviceGetHandleByIndex_v2)>(dlsym(library, "nvmlDeviceGetHandleByIndex_v2"));
+  const auto list = reinterpret_cast<decltype(&nvmlDeviceGetComputeRunningProcesses_v3)>(
+      dlsym(library, "nvmlDeviceGetComputeRunningProcesses_v3"));
+  nvmlDevice_t device = nullptr;
+  nvmlProcessInfo_t processes[128];
+  unsigned count = 128;
+  static const nvmlReturn_t ready = init();
+  if (ready != NVML_SUCCESS || get(take<unsigned>(words), &device) != NVML_SUCCESS) return "-1";
+  if (list(device, &count, processes) != NVML_SUCCESS) return "-1";
+  unsigned long long sum = 0;
+  for (unsigned i = 0; i < count; ++i) sum += processes[i].usedGpuMemory;
+  return std::to_string(sum);
 }
 
 std::string nvml_info(Words& words) {
@@ -376,6 +391,7 @@ std::string obey(const std::string& line) {
     const CUresult code = CU(cuDeviceTotalMem)(&bytes, take<int>(words));
     return say(code, bytes);
   }
+  if (verb == "holders") return holders(words);
   if (verb == "nvml") return nvml_info(words);
   if (verb == "kernel") return load_kernel(words);
   if (verb == "launch") return say(launch_once());

@@ -206,6 +206,8 @@ bool Card::attach() {
   slot.kernels = 0;
   std::fill(std::begin(slot.buckets), std::end(slot.buckets), Bucket{});
   std::fill(std::begin(slot.queues), std::end(slot.queues), Queue{});
+  // The records of an earlier process bear numbers that this one will use again.
+  std::fill(std::begin(slot.events), std::end(slot.events), Event{});
   slot_ = index;
   // After the last close of another descriptor of this file: such a close drops the record locks of the process.
   take_pid_lock();

@@ -207,14 +207,22 @@ void advance_clock(int rule, int64_t floor, double by) {
   }
 }
 
-// The part of [start, end] for which no process of the tenant was charged before.
+// The part of [start, end] for which no process of the tenant was charged before. The device's clock may be a little
+// ahead of ours; a watermark that is far ahead is damage, and would make everything free.
 double new_time(int rule, int64_t start, int64_t end) {
+  constexpr int64_t kAhead = 1000000000;
   int64_t& watermark = shared(rule).watermark_ns;
+  const int64_t now = now_ns();
+  if (end > now) {
+    start -= end - now;
+    end = now;
+  }
   int64_t seen = __atomic_load_n(&watermark, __ATOMIC_RELAXED);
   for (;;) {
-    if (end <= seen) return 0;
+    const int64_t from = seen > now + kAhead ? start : seen;
+    if (end <= from) return 0;
     if (__atomic_compare_exchange_n(&watermark, &seen, end, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-      return static_cast<double>(end - (start > seen ? start : seen));
+      return static_cast<double>(end - (start > from ? start : from));
     }
   }
 }

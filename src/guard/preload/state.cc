@@ -213,6 +213,15 @@ int take_slot(heddle_guard_usage& usage, uint32_t pid, uint32_t pid_namespace) {
   return -1;
 }
 
+// At its start a process frees what the dead left, but of many that start at once only one does.
+void sweep_at_start(heddle_guard_usage& usage) {
+  constexpr uint64_t kDistance = 50000000;
+  const auto now = static_cast<uint64_t>(now_ns());
+  const uint64_t last = ledger::load(usage.header.swept_ns);
+  if (last <= now && now - last < kDistance) return;
+  if (ledger::exchange_if(usage.header.swept_ns, last, now)) sweep_dead();
+}
+
 heddle_guard_slot* claim_slot(Process& own) {
   const Lock lock(own.slot_lock);
   heddle_guard_usage& usage = *config().usage;
@@ -221,6 +230,7 @@ heddle_guard_slot* claim_slot(Process& own) {
   const uint32_t pid = own_pid();
   const uint32_t pid_namespace = own_pid_namespace();
   if (pid_namespace == 0) return nullptr;
+  sweep_at_start(usage);
   int index = take_slot(usage, pid, pid_namespace);
   if (index < 0 && sweep_dead()) index = take_slot(usage, pid, pid_namespace);
   if (index < 0) {
