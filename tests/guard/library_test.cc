@@ -110,6 +110,38 @@ TEST_F(GuardTest, DlsymMeansWhatItMeant) {
   EXPECT_EQ(p.code("dlsym-default cuMemAlloc_v2"), 1);
 }
 
+TEST_F(GuardTest, TheNextObjectIsTheCallersNext) {
+  give(100);
+  Probe::Setup setup;
+  setup.environment["LD_PRELOAD"] = HEDDLE_GUARD_LIBRARY ":" HEDDLE_CHAIN;
+  setup.guarded = false;
+  Probe p(folder_.path(), HEDDLE_FAKE_LIBRARIES, setup);
+  EXPECT_EQ(p.code("call chain_number"), 1);
+  EXPECT_EQ(p.code("call chain_next_number"), 2);
+  EXPECT_EQ(p.code("call chain_next_versioned"), 1);
+  ASSERT_EQ(p.code("init"), kOk);
+  EXPECT_EQ(p.code("call chain_next_number"), 2);
+  EXPECT_EQ(p.code("alloc 209715200"), kOutOfMemory);
+}
+
+TEST_F(GuardTest, ManyProcessesAtATime) {
+  constexpr int kProcesses = 250;
+  give(2 * kProcesses);
+  std::vector<Probe> probes;
+  for (int i = 0; i < kProcesses; ++i) probes.push_back(probe());
+  for (const Probe& p : probes) p.send("init\nalloc 2097152");
+  for (Probe& p : probes) {
+    ASSERT_EQ(p.receive().at(0), kOk);
+    ASSERT_EQ(p.receive().at(0), kOk);
+  }
+  EXPECT_EQ(charged(folder_.path(), 0), 2 * kProcesses * kMiB);
+  EXPECT_EQ(read_usage(folder_.path("usage"))->processes.size(), static_cast<size_t>(kProcesses));
+  EXPECT_EQ(probes[0].code("alloc 1"), kOutOfMemory);
+  for (size_t i = 1; i < probes.size(); ++i) probes[i].kill();
+  EXPECT_EQ(probes[0].code("alloc " + std::to_string((2 * kProcesses - 2) * kMiB)), kOk);
+  EXPECT_EQ(read_usage(folder_.path("usage"))->processes.size(), 1u);
+}
+
 TEST_F(GuardTest, SmallAllocationsShareTheirBlock) {
   give(10);
   for (const char* access : {"dlsym", "proc"}) {

@@ -403,6 +403,10 @@ std::string obey(const std::string& line) {
     for (int fd = 3; fd < 1024; ++fd) close(fd);
     return "0";
   }
+  if (verb == "call") {
+    const auto function = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, take<std::string>(words).c_str()));
+    return std::to_string(function != nullptr ? function() : -1);
+  }
   if (verb == "dlsym-default") return dlsym(RTLD_DEFAULT, take<std::string>(words).c_str()) != nullptr ? "1" : "0";
   return "unknown verb " + verb;
 }

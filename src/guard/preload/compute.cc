@@ -38,10 +38,7 @@ struct Context {
   CUevent free_events[kEvents];
 };
 
-enum class Stage : uint32_t { kFree, kOpen, kClosed };
-
 struct Segment {
-  Stage stage;
   bool per_thread;
   bool measured;  // has its events
   bool gaps;      // the device was probably idle in between
@@ -72,6 +69,9 @@ struct ComputeDevice {
   uint64_t random;
   Estimate estimates[kEstimates];
   Context contexts[kContexts];
+  // One bit for each segment; a segment in neither is free.
+  uint64_t open;
+  uint64_t closed;
   Segment segments[kSegments];
 };
 
@@ -80,6 +80,17 @@ struct Compute {
 };
 
 namespace {
+
+static_assert(kSegments == 64, "a bit for each segment");
+
+uint64_t bit_of(const ComputeDevice& device, const Segment& segment) {
+  return uint64_t{1} << (&segment - device.segments);
+}
+
+template <typename Device, typename Body>
+void for_each(Device& device, uint64_t mask, Body body) {
+  for (; mask != 0; mask &= mask - 1) body(device.segments[__builtin_ctzll(mask)]);
+}
 
 Compute* compute() {
   Process& own = process();
@@ -241,7 +252,9 @@ void finish(ComputeDevice& device, int rule, Segment& segment, double time) {
   if (heddle_guard_slot* slot = own_slot()) {
     __atomic_fetch_add(&slot->devices[rule].busy_ns, static_cast<uint64_t>(time), __ATOMIC_RELAXED);
   }
-  segment.stage = Stage::kFree;
+  const uint64_t bit = bit_of(device, segment);
+  device.open &= ~bit;
+  device.closed &= ~bit;
 }
 
 void learn(ComputeDevice& device, const Segment& segment, double duration, double time) {
@@ -289,15 +302,13 @@ bool settle_one(ComputeDevice& device, int rule, Segment& segment) {
 void settle(ComputeDevice& device, int rule, int64_t now) {
   device.last_poll = now;
   bool any = false;
-  for (Segment& segment : device.segments) {
-    if (segment.stage == Stage::kClosed && settle_one(device, rule, segment)) any = true;
-  }
+  for_each(device, device.closed, [&](Segment& segment) { any = settle_one(device, rule, segment) || any; });
   if (any) publish_outstanding(rule, device);
 }
 
 // Puts the end event behind the segment. Not while a launch of it is under way: that one closes it.
-void close(Segment& segment) {
-  if (segment.stage != Stage::kOpen || segment.in_flight != 0) return;
+void close(ComputeDevice& device, Segment& segment) {
+  if (segment.in_flight != 0) return;
   if (segment.measured) {
     const bool recorded =
         !capturing(segment.stream, segment.per_thread) && record(segment.end, segment.stream, segment.per_thread);
@@ -307,27 +318,20 @@ void close(Segment& segment) {
       segment.measured = false;
     }
   }
-  segment.stage = Stage::kClosed;
+  device.open &= ~bit_of(device, segment);
+  device.closed |= bit_of(device, segment);
 }
 
-void close_all(ComputeDevice& device) {
+// Closes the open segments that are at least so old. An event is recorded in the context that is current; the segments
+// of others close when their threads come by.
+void close_older(ComputeDevice& device, int64_t now, int64_t age) {
+  if (device.open == 0) return;
   const uint64_t context = current_context();
-  for (Segment& segment : device.segments) {
-    // An event is recorded in the context that is current; the others' segments close when their threads come by.
-    if (segment.stage == Stage::kOpen && (segment.context == nullptr || segment.context->handle == context)) {
-      close(segment);
-    }
-  }
-}
-
-void close_old(ComputeDevice& device, int64_t now) {
-  const uint64_t context = current_context();
-  for (Segment& segment : device.segments) {
-    if (segment.stage != Stage::kOpen || now - segment.opened < kSegmentAge) continue;
-    if (segment.context != nullptr && segment.context->handle != context) continue;
+  for_each(device, device.open, [&](Segment& segment) {
+    if (now - segment.opened < age || (segment.context != nullptr && segment.context->handle != context)) return;
     if (segment.busy_until < now) segment.gaps = true;
-    close(segment);
-  }
+    close(device, segment);
+  });
 }
 
 // Predicted time until the device is through with what this process has given it; the number of launches, too.
@@ -339,13 +343,12 @@ struct Ahead {
 
 Ahead look_ahead(const ComputeDevice& device, int64_t now) {
   Ahead ahead{0, 0, false};
-  for (const Segment& segment : device.segments) {
-    if (segment.stage == Stage::kFree) continue;
+  for_each(device, device.open | device.closed, [&](const Segment& segment) {
     ahead.launches += segment.launches;
     const int64_t left = segment.busy_until - now;
     if (left > ahead.remaining) ahead.remaining = left;
     if (now - segment.opened > static_cast<int64_t>(2 * segment.cost) + 1000000) ahead.overdue = true;
-  }
+  });
   return ahead;
 }
 
@@ -373,32 +376,34 @@ Verdict judge(ComputeDevice& device, int rule, const Estimate& estimate, int64_t
 }
 
 Segment* open_segment_of(ComputeDevice& device, const Launch& launch) {
-  for (Segment& segment : device.segments) {
-    if (segment.stage == Stage::kOpen && segment.stream == launch.stream && segment.per_thread == launch.per_thread &&
-        (segment.context == nullptr || segment.context->handle == current_context())) {
-      return &segment;
+  Segment* found = nullptr;
+  if (device.open == 0) return found;
+  const uint64_t context = current_context();
+  for_each(device, device.open, [&](Segment& segment) {
+    if (segment.stream == launch.stream && segment.per_thread == launch.per_thread &&
+        (segment.context == nullptr || segment.context->handle == context)) {
+      found = &segment;
     }
-  }
-  return nullptr;
+  });
+  return found;
 }
 
 Segment* start_segment(ComputeDevice& device, const Launch& launch, int64_t now) {
-  for (Segment& segment : device.segments) {
-    if (segment.stage != Stage::kFree) continue;
-    memset(static_cast<void*>(&segment), 0, sizeof(segment));
-    segment.stage = Stage::kOpen;
-    segment.stream = launch.stream;
-    segment.per_thread = launch.per_thread;
-    segment.key = launch.key;
-    segment.opened = now;
-    segment.context = context_of(device, launch.stream, launch.per_thread);
-    if (segment.context == nullptr) return &segment;
-    segment.start = take_event(*segment.context);
-    segment.end = take_event(*segment.context);
-    segment.measured = segment.end != nullptr && record(segment.start, launch.stream, launch.per_thread);
-    return &segment;
-  }
-  return nullptr;
+  const uint64_t free = ~(device.open | device.closed);
+  if (free == 0) return nullptr;
+  Segment& segment = device.segments[__builtin_ctzll(free)];
+  memset(static_cast<void*>(&segment), 0, sizeof(segment));
+  device.open |= bit_of(device, segment);
+  segment.stream = launch.stream;
+  segment.per_thread = launch.per_thread;
+  segment.key = launch.key;
+  segment.opened = now;
+  segment.context = context_of(device, launch.stream, launch.per_thread);
+  if (segment.context == nullptr) return &segment;
+  segment.start = take_event(*segment.context);
+  segment.end = take_event(*segment.context);
+  segment.measured = segment.end != nullptr && record(segment.start, launch.stream, launch.per_thread);
+  return &segment;
 }
 
 bool wants_own_segment(ComputeDevice& device, const Estimate& estimate, int64_t now) {
@@ -414,7 +419,7 @@ Segment* place_launch(ComputeDevice& device, const Launch& launch, const Estimat
   const bool own = wants_own_segment(device, estimate, now);
   Segment* segment = open_segment_of(device, launch);
   if (segment != nullptr && (own || segment->alone)) {
-    close(*segment);
+    close(device, *segment);
     segment = nullptr;
   }
   if (segment == nullptr) segment = start_segment(device, launch, now);
@@ -427,10 +432,7 @@ Segment* place_launch(ComputeDevice& device, const Launch& launch, const Estimat
 }
 
 void rebase_if_due(ComputeDevice& device, const Launch& launch, int64_t now) {
-  if (device.outstanding > 0) return;
-  for (const Segment& segment : device.segments) {
-    if (segment.stage != Stage::kFree) return;
-  }
+  if ((device.open | device.closed) != 0) return;
   const uint64_t handle = current_context();
   for (Context& context : device.contexts) {
     if (context.handle == handle && handle != 0 && now - context.base_ns > kRebase) {
@@ -448,12 +450,12 @@ Ticket admit(int rule, const Launch& launch) {
   const Lock lock(device.lock);
   int64_t now = now_ns();
   const int64_t asked = now;
-  close_old(device, now);
+  close_older(device, now, kSegmentAge);
   if (now - device.last_poll >= kPoll) settle(device, rule, now);
   for (;;) {
     const Verdict verdict = judge(device, rule, estimate_of(device, launch.key), now);
     if (verdict.admitted) break;
-    close_all(device);
+    close_older(device, now, 0);
     const int64_t wait = verdict.wait > kPoll && device.outstanding > 0 ? kPoll : verdict.wait;
     pthread_mutex_unlock(&device.lock);
     sleep_ns(wait);
@@ -489,6 +491,8 @@ void after_launch(const Ticket& ticket, bool launched) {
   ComputeDevice& device = all->devices[rule];
   const Lock lock(device.lock);
   Segment& segment = device.segments[ticket.segment];
+  // Its context may have been destroyed during the launch.
+  if ((device.open & bit_of(device, segment)) == 0 || segment.in_flight == 0) return;
   --segment.in_flight;
   if (!launched) {
     advance_clock(rule, INT64_MIN / 2, -ticket.charged / share_of(rule));
@@ -497,7 +501,7 @@ void after_launch(const Ticket& ticket, bool launched) {
     segment.cost -= ticket.cost;
     --segment.launches;
   }
-  if (segment.alone || segment.launches >= kSegmentLaunches || segment.cost >= kSegmentWork) close(segment);
+  if (segment.alone || segment.launches >= kSegmentLaunches || segment.cost >= kSegmentWork) close(device, segment);
 }
 
 void before_stream_ends(CUstream stream) {
@@ -506,9 +510,9 @@ void before_stream_ends(CUstream stream) {
   for (uint32_t rule = 0; rule < config().device_count; ++rule) {
     ComputeDevice& device = all->devices[rule];
     const Lock lock(device.lock);
-    for (Segment& segment : device.segments) {
-      if (segment.stream == stream && !segment.per_thread) close(segment);
-    }
+    for_each(device, device.open, [&](Segment& segment) {
+      if (segment.stream == stream && !segment.per_thread) close(device, segment);
+    });
   }
 }
 
@@ -519,10 +523,10 @@ void before_context_ends(uint64_t handle) {
     ComputeDevice& device = all->devices[rule];
     const Lock lock(device.lock);
     // The events go with the context; what they would have told is taken as predicted.
-    for (Segment& segment : device.segments) {
-      if (segment.stage == Stage::kFree || segment.context == nullptr || segment.context->handle != handle) continue;
+    for_each(device, device.open | device.closed, [&](Segment& segment) {
+      if (segment.context == nullptr || segment.context->handle != handle) return;
       finish(device, static_cast<int>(rule), segment, segment.cost);
-    }
+    });
     for (Context& context : device.contexts) {
       if (context.handle == handle) memset(static_cast<void*>(&context), 0, sizeof(context));
     }

@@ -114,10 +114,10 @@ void load_config(Config& config) {
   char path[kPathBytes];
   heddle_guard_limits file;
   const char* folder = kContainerFolder;
-  if (inode_of("/run/heddle/limits") == 0) {
+  if (is_absent("/run/heddle/limits")) {
     // Only without the container's own file: a tenant cannot point elsewhere.
     folder = getenv("HEDDLE_GUARD_DIR");
-    if (folder == nullptr || !join(path, folder, "limits") || inode_of(path) == 0) return;
+    if (folder == nullptr || !join(path, folder, "limits") || is_absent(path)) return;
   }
   if (!join(path, folder, "limits")) return;
   const long got = read_whole(path, &file, sizeof(file));

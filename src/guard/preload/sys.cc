@@ -108,6 +108,11 @@ uint64_t inode_of(const char* path) {
   return status.st_ino;
 }
 
+bool is_absent(const char* path) {
+  struct stat status{};
+  return syscall(SYS_newfstatat, AT_FDCWD, path, &status, 0) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
 ProcessState process_state(uint32_t pid) {
   char path[40];
   char* end = put_text(path, path + sizeof(path), "/proc/");

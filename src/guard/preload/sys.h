@@ -16,6 +16,9 @@ long read_whole(const char* path, void* buffer, size_t bytes);
 // Inode of a file (links followed); 0 when it cannot be read.
 uint64_t inode_of(const char* path);
 
+// True when there is certainly no such file; a file that may not be looked at is there.
+bool is_absent(const char* path);
+
 struct ProcessState {
   bool known = false;  // /proc told
   bool ended = false;  // a zombie without other threads
