@@ -1,0 +1,396 @@
+// The program as a whole: heddle-agent as a process between an API server of the test and a kubelet of the test, with a
+// small NVML in place of the vendor's.
+#include <fcntl.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+
+#include <thread>
+
+#include "base/file.h"
+#include "dra_v1.grpc.pb.h"
+#include "dra_v1beta1.grpc.pb.h"
+#include "fake_api.h"
+#include "health_v1.grpc.pb.h"
+#include "registration_v1.grpc.pb.h"
+
+namespace heddle::agent {
+namespace {
+
+namespace dra = ::k8s::io::kubelet::pkg::apis::dra::v1;
+namespace dra_beta = ::k8s::io::kubelet::pkg::apis::dra::v1beta1;
+using nlohmann::json;
+using testing::FakeApi;
+
+constexpr auto kPatience = std::chrono::seconds(60);
+const std::string kSlices = "/apis/resource.k8s.io/v1/resourceslices/";
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+class AgentTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = "/tmp/hda-XXXXXX";  // sockets need short paths
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    dir_ = pattern;
+    for (const char* folder : {"/driver/usr/lib64", "/driver/dev", "/cdi", "/kubelet"}) {
+      ASSERT_TRUE(make_directories(dir_ + folder, 0755));
+    }
+    for (const char* file : {"/driver/usr/lib64/libcuda.so.1", "/driver/dev/nvidiactl", "/driver/dev/nvidia0",
+                             "/driver/dev/nvidia1", "/guard.so"}) {
+      ASSERT_TRUE(write_file_atomic(dir_ + file, "x", 0644));
+    }
+    set_fault("none");
+    ASSERT_TRUE(write_file_atomic(dir_ + "/kubeconfig", kubeconfig(), 0600));
+    api_.put("/api/v1/nodes/node-1", {{"kind", "Node"},
+                                      {"apiVersion", "v1"},
+                                      {"metadata", {{"name", "node-1"}, {"uid", "node-uid"}}},
+                                      {"status", {{"allocatable", {{"cpu", "4"}}}}}});
+  }
+  void TearDown() override {
+    stop(SIGTERM);
+    if (const auto claims = list_directory(dir_ + "/state/claims")) {
+      for (const std::string& claim : *claims)
+        ::umount2((dir_ + "/state/claims/" + claim + "/gpu").c_str(), MNT_DETACH);
+    }
+    if (HasFailure()) std::cerr << read_file(dir_ + "/log").value_or("no log") << "\n";
+    EXPECT_TRUE(remove_tree(dir_));
+  }
+
+  [[nodiscard]] std::string kubeconfig() const {
+    return "apiVersion: v1\nkind: Config\ncurrent-context: t\ncontexts:\n- name: t\n  context: {cluster: c, user: u}\n"
+           "clusters:\n- name: c\n  cluster: {server: \"" +
+           api_.url() + "\"}\nusers:\n- name: u\n  user: {token: t}\n";
+  }
+  void set_fault(const std::string& fault) { ASSERT_TRUE(write_file_atomic(dir_ + "/fault", fault, 0600)); }
+
+  void start(const std::string& instance = "one", const std::vector<std::string>& more = {}) {
+    std::vector<std::string> command = {environment("HEDDLE_AGENT"),
+                                        "--node-name=node-1",
+                                        "--pod-uid=" + instance,
+                                        "--kubeconfig=" + dir_ + "/kubeconfig",
+                                        "--driver-root=" + dir_ + "/driver",
+                                        "--nvml=" + environment("HEDDLE_TEST_DIR") + "/fake_nvml.so",
+                                        "--cdi-root=" + dir_ + "/cdi",
+                                        "--kubelet-root=" + dir_ + "/kubelet",
+                                        "--state-dir=" + dir_ + "/state",
+                                        "--guard-library=" + dir_ + "/guard.so",
+                                        "--metrics-port=0",
+                                        "--supervise-interval=0.2"};
+    command.insert(command.end(), more.begin(), more.end());
+    pid_ = spawn(command);
+    instance_ = instance;
+    ASSERT_TRUE(eventually([&] { return file_exists(registration_socket()); })) << "the agent does not come up";
+  }
+  pid_t spawn(const std::vector<std::string>& command) const {
+    std::vector<std::string> variables = {"FAKE_NVML_FAULT_FILE=" + dir_ + "/fault",
+                                          "FAKE_NVML_PID_FILE=" + dir_ + "/pid"};
+    for (const char* name : {"ASAN_OPTIONS", "TSAN_OPTIONS", "PATH"}) {
+      if (!environment(name).empty()) variables.push_back(std::string(name) + "=" + environment(name));
+    }
+    std::vector<char*> arguments;
+    std::vector<char*> env;
+    for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+    for (const std::string& word : variables) env.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    env.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 2, (dir_ + "/log").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    pid_t pid = -1;
+    EXPECT_EQ(posix_spawn(&pid, arguments[0], &actions, nullptr, arguments.data(), env.data()), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    return pid;
+  }
+  void stop(int signal_number) {
+    if (pid_ <= 0) return;
+    ::kill(pid_, signal_number);
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    EXPECT_TRUE(signal_number == SIGKILL || status == 0) << "SIGTERM is a clean end";
+    pid_ = -1;
+  }
+
+  template <typename Condition>
+  static bool eventually(Condition condition) {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return true;
+  }
+
+  [[nodiscard]] std::string registration_socket() const {
+    return dir_ + "/kubelet/plugins_registry/accelerator.heddle.dev-" + instance_ + "-reg.sock";
+  }
+  [[nodiscard]] std::string plugin_socket() const {
+    return dir_ + "/kubelet/plugins/accelerator.heddle.dev/dra-" + instance_ + ".sock";
+  }
+  static std::shared_ptr<grpc::Channel> connect(const std::string& socket) {
+    // A channel of its own each time: a kubelet that restarts has no old connection.
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    return grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
+  }
+
+  void put_claim(const std::string& uid, const std::string& memory, int cores, const std::string& device = "gpu-0",
+                 const std::string& pod_uid = "pod-uid") {
+    const json result = {
+        {"request", "gpu"},          {"driver", "accelerator.heddle.dev"},
+        {"pool", "node-1/nvidia"},   {"device", device},
+        {"shareID", "share-" + uid}, {"consumedCapacity", {{"memory", memory}, {"cores", std::to_string(cores)}}}};
+    api_.put(claim_path(uid),
+             {{"kind", "ResourceClaim"},
+              {"apiVersion", "resource.k8s.io/v1"},
+              {"metadata", {{"name", "c-" + uid}, {"namespace", "ns"}, {"uid", uid}}},
+              {"spec",
+               {{"devices",
+                 {{"requests", json::array({{{"name", "gpu"}, {"exactly", {{"deviceClassName", "heddle"}}}}})}}}}},
+              {"status",
+               {{"allocation", {{"devices", {{"results", json::array({result})}}}}},
+                {"reservedFor", json::array({{{"resource", "pods"}, {"name", "pod"}, {"uid", pod_uid}}})}}}});
+  }
+  static std::string claim_path(const std::string& uid) {
+    return "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/c-" + uid;
+  }
+
+  template <typename Api = dra::DRAPlugin, typename Request = dra::NodePrepareResourcesRequest,
+            typename Response = dra::NodePrepareResourcesResponse>
+  Response prepare(const std::vector<std::string>& uids) const {
+    Request request;
+    for (const std::string& uid : uids) {
+      auto* claim = request.add_claims();
+      claim->set_namespace_("ns");
+      claim->set_name("c-" + uid);
+      claim->set_uid(uid);
+    }
+    Response response;
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    context.set_wait_for_ready(true);
+    const grpc::Status status =
+        Api::NewStub(connect(plugin_socket()))->NodePrepareResources(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response;
+  }
+  std::string unprepare(const std::string& uid) const {
+    dra::NodeUnprepareResourcesRequest request;
+    auto* claim = request.add_claims();
+    claim->set_namespace_("ns");
+    claim->set_name("c-" + uid);
+    claim->set_uid(uid);
+    dra::NodeUnprepareResourcesResponse response;
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    context.set_wait_for_ready(true);
+    const grpc::Status status =
+        dra::DRAPlugin::NewStub(connect(plugin_socket()))->NodeUnprepareResources(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(response.claims().count(uid), 1U);
+    return response.claims().at(uid).error();
+  }
+  [[nodiscard]] bool has_cdi(const std::string& uid) const {
+    return file_exists(dir_ + "/cdi/heddle.dev-claim-" + uid + ".json");
+  }
+  [[nodiscard]] std::vector<std::string> taints(size_t device) const {
+    std::vector<std::string> keys;
+    for (const auto& [path, slice] : api_.list(kSlices)) {
+      for (const json& taint : slice.at("spec").at("devices").at(device).at("taints")) keys.push_back(taint.at("key"));
+    }
+    return keys;
+  }
+
+  FakeApi api_;
+  std::string dir_;
+  std::string instance_;
+  pid_t pid_ = -1;
+};
+
+TEST_F(AgentTest, PublishesOnceAndAgainAfterAWipe) {
+  start();
+  ASSERT_TRUE(eventually([&] { return api_.list(kSlices).size() == 1; }));
+  const json slice = api_.list(kSlices).at(kSlices + "node-1-heddle-nvidia-0");
+  EXPECT_EQ(slice.at("spec").at("pool").at("name"), "node-1/nvidia");
+  EXPECT_EQ(slice.at("spec").at("devices").size(), 2U);
+  EXPECT_EQ(slice.at("metadata").at("ownerReferences").at(0).at("uid"), "node-uid");
+  ASSERT_TRUE(api_.remove(kSlices + "node-1-heddle-nvidia-0"));
+  ASSERT_TRUE(eventually([&] { return api_.list(kSlices).size() == 1; }));
+  // A health change is one more write; nothing else is written, however many looks there are.
+  set_fault("lost");
+  ASSERT_TRUE(eventually([&] { return taints(1).size() == 2; }));
+  EXPECT_EQ(taints(1)[1], "heddle.dev/unhealthy");
+  EXPECT_EQ(taints(0), std::vector<std::string>{"heddle.dev/managed"});
+  EXPECT_EQ(api_.slice_writes(), 3);
+}
+
+TEST_F(AgentTest, TaintsCardsThatADevicePluginServesAndRefusesThem) {
+  api_.put("/api/v1/nodes/node-1", {{"kind", "Node"},
+                                    {"metadata", {{"name", "node-1"}, {"uid", "node-uid"}}},
+                                    {"status", {{"allocatable", {{"nvidia.com/gpu", "2"}}}}}});
+  start();
+  ASSERT_TRUE(eventually([&] { return api_.list(kSlices).size() == 1; }));
+  EXPECT_EQ(taints(0), (std::vector<std::string>{"heddle.dev/managed", "heddle.dev/foreign-owner"}));
+  put_claim("u1", "1Gi", 10);
+  EXPECT_NE(prepare({"u1"}).claims().at("u1").error(), "");
+}
+
+TEST_F(AgentTest, RegistersAsTheKubeletExpects) {
+  start();
+  pluginregistration::PluginInfo info;
+  grpc::ClientContext context;
+  context.set_wait_for_ready(true);
+  context.set_deadline(std::chrono::system_clock::now() + kPatience);
+  const auto stub = pluginregistration::Registration::NewStub(connect(registration_socket()));
+  ASSERT_TRUE(stub->GetInfo(&context, {}, &info).ok());
+  EXPECT_EQ(info.type(), "DRAPlugin");
+  EXPECT_EQ(info.name(), "accelerator.heddle.dev");
+  EXPECT_EQ(info.endpoint(), plugin_socket());
+  EXPECT_EQ(info.supported_versions(0), "v1.DRAPlugin");
+  pid_t old = pid_;
+  const std::string old_socket = registration_socket();
+  start("two");  // a rolling update: both are there
+  EXPECT_TRUE(file_exists(old_socket));
+  std::swap(old, pid_);
+  stop(SIGKILL);
+  pid_ = old;
+  stop(SIGKILL);
+  start("three");
+  EXPECT_FALSE(file_exists(old_socket)) << "what killed agents leave is cleared";
+}
+
+TEST_F(AgentTest, PreparesABatchIdempotentlyAndAcrossKills) {
+  start();
+  put_claim("u1", "3000Mi", 30);
+  put_claim("u2", "5000Mi", 50);
+  const auto first = prepare({"u1", "u2", "missing"});
+  ASSERT_EQ(first.claims().size(), 3U) << "every claim is answered";
+  EXPECT_NE(first.claims().at("missing").error(), "");
+  ASSERT_EQ(first.claims().at("u1").error(), "");
+  const auto& device = first.claims().at("u1").devices(0);
+  EXPECT_EQ(device.request_names(0), "gpu");
+  EXPECT_EQ(device.pool_name(), "node-1/nvidia");
+  EXPECT_EQ(device.device_name(), "gpu-0");
+  EXPECT_EQ(device.share_id(), "share-u1");
+  EXPECT_EQ(device.cdi_device_ids(0), "heddle.dev/claim=u1-gpu");
+  put_claim("u3", "1Gi", 0);
+  EXPECT_NE(prepare({"u3"}).claims().at("u3").error(), "") << "8192 MiB minus 8000 MiB do not hold it";
+  put_claim("u4", "1Gi", 0, "gpu-7");
+  EXPECT_NE(prepare({"u4"}).claims().at("u4").error(), "") << "no such device";
+  stop(SIGKILL);
+  ASSERT_TRUE(remove_file(dir_ + "/cdi/heddle.dev-claim-u2.json"));  // as after a reboot
+  start("again");
+  EXPECT_TRUE(has_cdi("u2")) << "made good before the kubelet asks";
+  EXPECT_EQ(prepare({"u1"}).claims().at("u1").SerializeAsString(), first.claims().at("u1").SerializeAsString());
+  EXPECT_NE(prepare({"u3"}).claims().at("u3").error(), "") << "still full";
+  const auto beta =
+      prepare<dra_beta::DRAPlugin, dra_beta::NodePrepareResourcesRequest, dra_beta::NodePrepareResourcesResponse>(
+          {"u1"});
+  EXPECT_EQ(beta.claims().at("u1").devices(0).cdi_device_ids(0), "heddle.dev/claim=u1-gpu");
+  ASSERT_TRUE(api_.remove(claim_path("u1")));
+  EXPECT_EQ(unprepare("u1"), "") << "also when the claim is gone";
+  EXPECT_EQ(unprepare("u1"), "");
+  EXPECT_EQ(unprepare("unknown"), "");
+  EXPECT_FALSE(has_cdi("u1"));
+  EXPECT_EQ(prepare({"u3"}).claims().at("u3").error(), "");
+}
+
+TEST_F(AgentTest, AClaimThatEndedUnseenGivesWay) {
+  start();
+  put_claim("u1", "8Gi", 100);
+  ASSERT_EQ(prepare({"u1"}).claims().at("u1").error(), "");
+  put_claim("u2", "1Gi", 10);
+  EXPECT_NE(prepare({"u2"}).claims().at("u2").error(), "");
+  ASSERT_TRUE(api_.remove(claim_path("u1")));
+  EXPECT_EQ(prepare({"u2"}).claims().at("u2").error(), "");
+  EXPECT_FALSE(has_cdi("u1"));
+}
+
+TEST_F(AgentTest, ParallelPreparesFromManyConnections) {
+  start();
+  for (int i = 0; i < 12; ++i) put_claim("p" + std::to_string(i), "1Gi", 5);
+  std::atomic<int> granted = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 12; ++i) {
+    threads.emplace_back([&, i] {
+      const std::string uid = "p" + std::to_string(i);
+      if (prepare({uid}).claims().at(uid).error().empty()) ++granted;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(granted, 8);
+}
+
+TEST_F(AgentTest, StreamsHealthAndItsChanges) {
+  start();
+  grpc::ClientContext context;
+  context.set_wait_for_ready(true);
+  const auto stub = ::v1::DRAResourceHealth::NewStub(connect(plugin_socket()));
+  const auto reader = stub->NodeWatchResources(&context, {});
+  ::v1::NodeWatchResourcesResponse response;
+  const auto health_of = [&](int index) {
+    return response.devices_size() > index ? response.devices(index).health() : ::v1::UNKNOWN;
+  };
+  while (health_of(1) != ::v1::HEALTHY) ASSERT_TRUE(reader->Read(&response));
+  EXPECT_EQ(response.devices(1).device().device_name(), "gpu-1");
+  set_fault("lost");
+  while (health_of(1) != ::v1::UNHEALTHY) ASSERT_TRUE(reader->Read(&response));
+  EXPECT_EQ(health_of(0), ::v1::HEALTHY);
+  context.TryCancel();
+}
+
+TEST_F(AgentTest, KeepsWorkingWhileTheVendorHangs) {
+  start();
+  ASSERT_TRUE(eventually([&] { return api_.list(kSlices).size() == 1; }));
+  set_fault("hang");
+  put_claim("u1", "1Gi", 10);
+  EXPECT_EQ(prepare({"u1"}).claims().at("u1").error(), "") << "the last known cards still stand";
+  set_fault("crash");
+  ASSERT_TRUE(eventually([&] { return taints(0).size() == 2; })) << "unhealthy after several failures";
+  set_fault("none");
+  ASSERT_TRUE(eventually([&] { return taints(0).size() == 1; })) << "and well again";
+}
+
+TEST_F(AgentTest, ReportsAProcessWithoutAGrantAndEndsItWhereThePolicySaysSo) {
+  start("one", {"--policy=enforce"});
+  ASSERT_TRUE(eventually([&] { return api_.list(kSlices).size() == 1; }));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    while (true) ::pause();
+  }
+  ASSERT_TRUE(write_file_atomic(dir_ + "/pid", std::to_string(child), 0600));
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child) << "the agent ends it";
+  EXPECT_TRUE(WIFSIGNALED(status));
+  ASSERT_TRUE(eventually([&] { return !api_.list("/api/v1/namespaces/default/events/").empty(); }));
+  const json event = api_.list("/api/v1/namespaces/default/events/").begin()->second;
+  EXPECT_EQ(event.at("reason"), "HeddleUngrantedProcess");
+  EXPECT_EQ(event.at("involvedObject").at("kind"), "Node");
+}
+
+TEST_F(AgentTest, ACardInUseBeforeTheAgentCameIsForeignUntilItIsIdle) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    while (true) ::pause();
+  }
+  ASSERT_TRUE(write_file_atomic(dir_ + "/pid", std::to_string(child), 0600));
+  start("one", {"--policy=enforce"});
+  ASSERT_TRUE(eventually([&] { return api_.list(kSlices).size() == 1; }));
+  EXPECT_EQ(taints(1), (std::vector<std::string>{"heddle.dev/managed", "heddle.dev/foreign-owner"}));
+  EXPECT_EQ(taints(0), std::vector<std::string>{"heddle.dev/managed"});
+  ASSERT_TRUE(eventually([&] { return !api_.list("/api/v1/namespaces/default/events/").empty(); })) << "it is reported";
+  EXPECT_EQ(::kill(child, 0), 0) << "and not ended";
+  ::kill(child, SIGKILL);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  ASSERT_TRUE(eventually([&] { return taints(1).size() == 1; }));
+}
+
+}  // namespace
+}  // namespace heddle::agent

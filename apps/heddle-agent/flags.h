@@ -1,0 +1,26 @@
+// The command line of heddle-agent.
+#pragma once
+
+#include <string>
+
+#include "agent/agent.h"
+
+namespace heddle::agent {
+
+struct Flags {
+  bool vendor_worker = false;  // the hidden verb: this process only calls the vendor's library
+  std::string nvml;
+  std::string kubeconfig;
+  std::string log_level = "info";
+  AgentOptions agent;
+};
+
+struct ParsedFlags {
+  bool run = false;  // else the program ends with exit_status: help was shown, or the usage was wrong
+  int exit_status = 0;
+  Flags flags;
+};
+
+ParsedFlags parse_flags(int argc, char** argv);
+
+}  // namespace heddle::agent

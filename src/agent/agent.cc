@@ -1,0 +1,394 @@
+#include "agent/agent.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <latch>
+#include <thread>
+
+#include "agent/cgroup.h"
+#include "agent/claim_service.h"
+#include "agent/events.h"
+#include "agent/health.h"
+#include "agent/metrics.h"
+#include "agent/names.h"
+#include "agent/node_view.h"
+#include "agent/publisher.h"
+#include "base/file.h"
+#include "codec/codec.h"
+#include "kube/http_server.h"
+#include "vendors/source.h"
+#include "vendors/worker.h"
+
+namespace heddle::agent {
+namespace {
+
+constexpr Duration kRetry = Duration::seconds(1);
+constexpr Duration kIdle = Duration::seconds(3600);
+constexpr Duration kPatience = Duration::seconds(10);  // of a Prepare right after the start
+constexpr Duration kConfirm = Duration::millis(500);   // between the first and the second look at a suspect
+
+// Reads claims side by side.
+Claims read_claims(kube::Client& client, const std::vector<ClaimName>& names) {
+  struct Shared {
+    explicit Shared(size_t count) : done(static_cast<std::ptrdiff_t>(count)) {}
+    std::latch done;
+    std::vector<Result<kube::Response>> responses;
+  };
+  const auto shared = std::make_shared<Shared>(names.size());
+  shared->responses.assign(names.size(), fail(Code::kUnavailable, "not asked"));
+  for (size_t i = 0; i < names.size(); ++i) {
+    kube::Request request;
+    request.path =
+        fmt::format("/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}", names[i].name_space, names[i].name);
+    client.send(std::move(request), [shared, i](Result<kube::Response> response) {
+      shared->responses[i] = std::move(response);
+      shared->done.count_down();
+    });
+  }
+  shared->done.wait();
+  Claims claims;
+  for (const Result<kube::Response>& response : shared->responses) {
+    claims.push_back(response ? codec::parse_claim(response->body) : tl::unexpected(response.error()));
+  }
+  return claims;
+}
+
+class Agent {
+ public:
+  Agent(const AgentOptions& options, kube::Client& client, const Clock& clock, const Logger& log)
+      : options_(options),
+        client_(client),
+        clock_(clock),
+        log_(log),
+        worker_({options.worker_command}, clock),
+        source_(
+            {.memory_file = options.preparer.state_dir + "/inventory-nvidia.json"},
+            [this](std::string_view what, Duration deadline) { return worker_.call(what, deadline); }, clock),
+        events_(client, clock, options.node_name, log) {}
+
+  Result<void> run(const std::function<void()>& wait_for_stop) {
+    HEDDLE_CHECK_OK(make_directories(options_.preparer.state_dir, 0755));
+    HEDDLE_TRY(preparer_, Preparer::open(options_.preparer, log_));
+    source_.refresh();
+    preparer_->repair_all();
+    view_ = std::make_unique<NodeView>(options_.node_name, client_, log_);
+    claims_ = std::make_unique<ClaimService>(
+        *preparer_,
+        ClaimServicePorts{[this](const auto& names) { return read_claims(client_, names); },
+                          [this] { return node_cards(); }},
+        log_);
+    HEDDLE_CHECK_OK(start_metrics());
+    std::thread supervise([this] { supervise_loop(); });
+    std::thread publish([this] { publish_loop(); });
+    Result<std::unique_ptr<DraServer>> server = DraServer::start(options_.dra, *claims_, health_, log_);
+    if (server) {
+      log_.info("the agent runs", {{"node", options_.node_name}, {"socket", (*server)->paths().plugin}});
+      ready_ = true;
+      wait_for_stop();
+      log_.info("the agent stops");
+    }
+    ready_ = false;
+    stop();
+    if (server) server->reset();
+    supervise.join();
+    publish.join();
+    metrics_.reset();
+    view_.reset();
+    return server ? Result<void>() : tl::unexpected(server.error());
+  }
+
+ private:
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    view_->close();
+  }
+
+  [[nodiscard]] bool stopping() const {
+    const std::lock_guard lock(mutex_);
+    return stopping_;
+  }
+
+  // Waits shortly after a start for what the API server says about this node.
+  Result<NodeCards> node_cards() {
+    std::unique_lock lock(mutex_);
+    const bool known =
+        wake_.wait_for(lock, std::chrono::nanoseconds(kPatience.nanos), [this] { return looked_ || stopping_; });
+    lock.unlock();
+    const NodeState state = view_->state();
+    if (!known || !state.node || !state.slices_synced) {
+      return fail(Code::kUnavailable, "the agent does not know yet who else uses the cards of this node");
+    }
+    const std::vector<vendors::Card> cards = source_.snapshot().inventory.cards;
+    return NodeCards{options_.node_name, cards, foreign(cards, state)};
+  }
+
+  std::map<std::string, std::string> foreign(const std::vector<vendors::Card>& cards, const NodeState& state) const {
+    std::map<std::string, std::string> owners = foreign_owners(cards, state.slices, state.allocatable);
+    const std::lock_guard lock(mutex_);
+    for (const auto& [uuid, processes] : in_use_) owners.emplace(uuid, "in-use-by-others");
+    return owners;
+  }
+
+  // Which grants hold, by pod: from the records, and for claims that several pods share from the pods themselves.
+  std::vector<Grant> grants(const NodeState& state, const std::vector<ClaimRecord>& records) const {
+    std::vector<Grant> result;
+    for (const ClaimRecord& record : records) {
+      std::set<std::string> pods;
+      for (const PodReference& pod : record.pods) pods.insert(pod.uid);
+      for (const auto& [uid, pod] : state.pods) {
+        if (pod.name_space == record.name_space && std::ranges::find(pod.claims, record.name) != pod.claims.end()) {
+          pods.insert(uid);
+        }
+      }
+      for (const std::string& pod : pods) {
+        for (const GrantedDevice& device : record.devices) {
+          result.push_back({pod, device.card_uuid, device.memory_bytes, device.whole_card()});
+        }
+      }
+    }
+    return result;
+  }
+
+  std::optional<ProcessIdentity> identify(int64_t pid) const {
+    std::optional<ProcessIdentity> identity = identify_process(options_.proc, pid);
+    if (!identity) return std::nullopt;
+    if (const auto text = read_file(fmt::format("{}/{}/cgroup", options_.proc, pid), size_t{1} << 20)) {
+      if (const auto owner = parse_cgroup(*text)) identity->owner = owner->pod_uid;
+    }
+    return identity;
+  }
+
+  // Processes that were on a card before this agent could grant anything: the card belongs to them until they end.
+  void note_in_use(const std::vector<vendors::CardStatus>& statuses, const std::vector<Grant>& granted) {
+    std::map<std::string, std::map<int64_t, uint64_t>> in_use;
+    for (const vendors::CardStatus& card : statuses) {
+      for (const vendors::CardProcess& process : card.processes) {
+        const std::optional<ProcessIdentity> identity = identify(process.pid);
+        if (!identity) continue;
+        const bool ours = std::ranges::any_of(granted, [&](const Grant& grant) {
+          return grant.owner == identity->owner && grant.card_uuid == card.uuid;
+        });
+        if (!ours) in_use[card.uuid][process.pid] = identity->start_time;
+      }
+    }
+    const std::lock_guard lock(mutex_);
+    in_use_ = std::move(in_use);
+  }
+
+  void drop_ended_users() {
+    const std::lock_guard lock(mutex_);
+    for (auto& [uuid, processes] : in_use_) {
+      std::erase_if(processes, [this](const auto& process) {
+        const std::optional<ProcessIdentity> now = identify_process(options_.proc, process.first);
+        return !now || now->start_time != process.second;
+      });
+    }
+    std::erase_if(in_use_, [](const auto& entry) { return entry.second.empty(); });
+  }
+
+  void report(const Finding& finding, const NodeState& state) {
+    ++findings_total_;
+    const bool ungranted = finding.kind == Finding::Kind::kUngranted;
+    const std::string what =
+        ungranted
+            ? fmt::format("process {} ({}) uses card {} without a grant", finding.process.pid, finding.process.command,
+                          finding.card_uuid)
+            : fmt::format("process {} ({}) and its pod use more of card {} than the {} MiB that were granted",
+                          finding.process.pid, finding.process.command, finding.card_uuid, finding.granted_bytes >> 20);
+    const std::string message = what + (finding.ended ? "; it was ended" : "");
+    log_.warning(message, {{"pid", finding.process.pid},
+                           {"pod", finding.process.owner},
+                           {"card", finding.card_uuid},
+                           {"ended", finding.ended}});
+    const auto pod = state.pods.find(finding.process.owner);
+    if (pod != state.pods.end()) {
+      events_.on_pod(pod->second, "HeddleUngrantedProcess", message);
+    } else if (state.node) {
+      events_.on_node(*state.node, "HeddleUngrantedProcess", message);
+    }
+  }
+
+  void supervise_loop() {
+    NodeState state;
+    Supervisor supervisor(options_.supervisor, {[this](int64_t pid) { return identify(pid); },
+                                                [this](const ProcessIdentity& process) {
+                                                  const bool ended = end_process(options_.proc, process);
+                                                  if (ended) ++ended_total_;
+                                                  return ended;
+                                                },
+                                                [&](const Finding& finding) { report(finding, state); }});
+    std::string published;
+    while (!stopping()) {
+      source_.refresh();
+      state = view_->state();
+      const bool soon = look(supervisor, state);
+      update_health();
+      // The slices show health and owners: only a change of what they show wakes the publisher.
+      const std::string now = fingerprint(state);
+      if (now != published) view_->poke();
+      published = now;
+      std::unique_lock lock(mutex_);
+      const Duration pause =
+          soon || !looked_ ? std::min(kConfirm, options_.supervise_interval) : options_.supervise_interval;
+      wake_.wait_for(lock, std::chrono::nanoseconds(pause.nanos), [this] { return stopping_; });
+    }
+  }
+
+  // True when a second look should follow soon.
+  bool look(Supervisor& supervisor, const NodeState& state) {
+    const vendors::Snapshot snapshot = source_.snapshot();
+    if (!state.pods_synced || !state.slices_synced || !state.node) return false;
+    const std::vector<Grant> granted = grants(state, preparer_->records());
+    if (!looked_ && snapshot.current) {
+      note_in_use(snapshot.statuses, granted);
+      source_.forget_missing([this](const std::string& uuid) { return is_held(uuid); });
+    }
+    drop_ended_users();
+    {
+      const std::lock_guard lock(mutex_);
+      looked_ = true;
+    }
+    wake_.notify_all();
+    const std::map<std::string, std::string> served =
+        foreign_owners(snapshot.inventory.cards, state.slices, state.allocatable);
+    std::vector<vendors::CardStatus> cards = snapshot.statuses;
+    std::erase_if(cards, [&](const vendors::CardStatus& card) { return served.contains(card.uuid); });
+    std::set<std::string> report_only;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [uuid, processes] : in_use_) report_only.insert(uuid);
+    }
+    const Supervisor::Outcome outcome = supervisor.look(cards, granted, report_only);
+    const std::lock_guard lock(mutex_);
+    findings_ = outcome.current;
+    return outcome.look_again_soon;
+  }
+
+  bool is_held(const std::string& uuid) const {
+    const std::vector<ClaimRecord> records = preparer_->records();
+    return std::ranges::any_of(records, [&](const ClaimRecord& record) {
+      return std::ranges::find(record.devices, uuid, &GrantedDevice::card_uuid) != record.devices.end();
+    });
+  }
+
+  void update_health() {
+    std::vector<DeviceHealth> devices;
+    const int64_t now = clock_.now().unix_nanos / 1'000'000'000;
+    for (const vendors::Card& card : source_.snapshot().inventory.cards) {
+      devices.push_back(
+          {pool_name(options_.node_name, card.vendor), device_name(card), card.healthy, card.health_message, now});
+    }
+    health_.set(std::move(devices));
+  }
+
+  std::string fingerprint(const NodeState& state) const {
+    const std::vector<vendors::Card> cards = source_.snapshot().inventory.cards;
+    std::string text = looked_ ? "looked" : "";
+    for (const model::ResourceSlice& slice : desired_slices({"", ""}, cards, foreign(cards, state))) {
+      text += codec::slice_json(slice);
+    }
+    return text;
+  }
+
+  void publish_loop() {
+    SlicePublisher publisher(client_, *view_, log_);
+    bool done = true;
+    uint64_t seen = 0;
+    while (!stopping()) {
+      seen = view_->wait(seen, done ? kIdle : kRetry);
+      if (stopping()) return;
+      const NodeState state = view_->state();
+      // Nothing is offered before it is known who else uses the cards.
+      if (!state.node || !state.slices_synced || !looked_) continue;
+      const std::vector<vendors::Card> cards = source_.snapshot().inventory.cards;
+      std::vector<model::ResourceSlice> own = state.slices;
+      std::erase_if(own, [](const model::ResourceSlice& slice) { return slice.driver != kDriver; });
+      done = publisher.reconcile(desired_slices(*state.node, cards, foreign(cards, state)), own);
+      slice_writes_ = publisher.writes();
+      if (!done) {
+        std::unique_lock lock(mutex_);
+        wake_.wait_for(lock, std::chrono::nanoseconds(kRetry.nanos), [this] { return stopping_; });
+      }
+    }
+  }
+
+  MetricsInput metrics_input() const {
+    MetricsInput input;
+    input.node = options_.node_name;
+    input.cards = source_.snapshot();
+    input.claims = preparer_->records();
+    {
+      const std::lock_guard lock(mutex_);
+      input.findings = findings_;
+    }
+    input.findings_total = findings_total_;
+    input.ended_total = ended_total_;
+    input.worker_starts = worker_.starts();
+    input.slice_writes = slice_writes_;
+    const kube::ClientStats stats = client_.stats();
+    input.api_requests = stats.requests;
+    input.api_failures = stats.failures;
+    return input;
+  }
+
+  Result<void> start_metrics() {
+    if (options_.metrics_address.empty()) return {};
+    kube::HttpServerOptions http;
+    http.address = options_.metrics_address;
+    http.port = options_.metrics_port;
+    http.threads = 1;
+    HEDDLE_TRY(metrics_,
+               kube::HttpServer::start(
+                   std::move(http), [this](const kube::HttpRequest& request) { return serve(request); }, log_));
+    log_.info("metrics are served", {{"address", options_.metrics_address}, {"port", metrics_->port()}});
+    return {};
+  }
+
+  kube::HttpResponse serve(const kube::HttpRequest& request) const {
+    if (request.path == "/metrics") return {200, "text/plain; version=0.0.4", metrics_text(metrics_input()), {}};
+    if (request.path == "/healthz") return {200, "text/plain", "ok\n", {}};
+    if (request.path == "/readyz") {
+      return {ready_ ? 200 : 503, "text/plain", ready_ ? "ok\n" : "the plugin does not listen yet\n", {}};
+    }
+    return {404, "text/plain", "try /metrics, /healthz or /readyz\n", {}};
+  }
+
+  const AgentOptions& options_;
+  kube::Client& client_;
+  const Clock& clock_;
+  const Logger& log_;
+  vendors::Worker worker_;
+  vendors::CardSource source_;
+  EventWriter events_;
+  HealthBoard health_;
+  std::unique_ptr<Preparer> preparer_;
+  std::unique_ptr<NodeView> view_;
+  std::unique_ptr<ClaimService> claims_;
+  std::unique_ptr<kube::HttpServer> metrics_;
+  std::atomic<bool> ready_ = false;
+  std::atomic<bool> looked_ = false;
+  std::atomic<int64_t> findings_total_ = 0;
+  std::atomic<int64_t> ended_total_ = 0;
+  std::atomic<int64_t> slice_writes_ = 0;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::map<std::string, std::map<int64_t, uint64_t>> in_use_;  // card -> pid -> start time
+  std::vector<Finding> findings_;
+};
+
+}  // namespace
+
+Result<void> run_agent(const AgentOptions& options, kube::Client& client, const Clock& clock, const Logger& log,
+                       const std::function<void()>& wait_for_stop) {
+  return Agent(options, client, clock, log).run(wait_for_stop);
+}
+
+}  // namespace heddle::agent

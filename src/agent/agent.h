@@ -1,0 +1,32 @@
+// The agent of a node: everything wired together. Runs until told to stop.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "agent/dra_server.h"
+#include "agent/preparer.h"
+#include "agent/supervise.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "kube/client.h"
+
+namespace heddle::agent {
+
+struct AgentOptions {
+  std::string node_name;
+  PreparerOptions preparer;
+  DraServerOptions dra;
+  SupervisorOptions supervisor;
+  Duration supervise_interval = Duration::seconds(2);
+  std::vector<std::string> worker_command;  // argv of the vendor's worker process
+  std::string metrics_address;              // empty: no metrics
+  uint16_t metrics_port = 8081;
+  std::string proc = "/proc";
+};
+
+// Blocks until wait_for_stop() returns. Errors: what made the start impossible; nothing after that is fatal.
+Result<void> run_agent(const AgentOptions& options, kube::Client& client, const Clock& clock, const Logger& log,
+                       const std::function<void()>& wait_for_stop);
+
+}  // namespace heddle::agent

@@ -1,0 +1,180 @@
+#include "agent/claim_service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <thread>
+
+#include "agent/cdi.h"
+#include "agent/names.h"
+#include "agent/slices.h"
+
+namespace heddle::agent {
+namespace {
+
+// "req/sub" -> "req": the kubelet knows only the names that a container can list.
+std::string base_request(const std::string& request) {
+  return request.substr(0, request.find('/'));
+}
+
+// The consumed capacity by its bare or its qualified name; the whole capacity when the allocation names none.
+Result<int64_t> consumed(const model::DeviceResult& result, const std::string& name, int64_t whole) {
+  auto found = result.consumed_capacity.find(name);
+  if (found == result.consumed_capacity.end()) {
+    found = result.consumed_capacity.find(fmt::format("{}/{}", kDriver, name));
+  }
+  if (found == result.consumed_capacity.end()) return whole;
+  const std::optional<int64_t> value = found->second.value();
+  if (!value || *value < 0) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("consumed {} of {} is not a whole number of at least 0", name, result.device));
+  }
+  return *value;
+}
+
+Result<const vendors::Card*> card_of(const model::DeviceResult& result, const NodeCards& node) {
+  const auto card = std::ranges::find_if(node.cards, [&](const vendors::Card& entry) {
+    return device_name(entry) == result.device && pool_name(node.node, entry.vendor) == result.pool;
+  });
+  if (card == node.cards.end()) {
+    return fail(Code::kNotFound,
+                fmt::format("node {} has no device {} in pool {}", node.node, result.device, result.pool));
+  }
+  return &*card;
+}
+
+Result<GrantedDevice> device_grant(const model::DeviceResult& result, const NodeCards& node, bool prepared) {
+  if (result.admin_access) {
+    return fail(Code::kUnsupported, fmt::format("{}: admin access is not offered by this driver", result.device));
+  }
+  HEDDLE_TRY(const vendors::Card* card, card_of(result, node));
+  const auto owner = node.foreign.find(card->uuid);
+  if (!prepared && owner != node.foreign.end()) {
+    return fail(Code::kPermissionDenied,
+                fmt::format("{} is served or used by someone else: {}", result.device, owner->second));
+  }
+  if (!prepared && !card->healthy) {
+    return fail(Code::kUnavailable, fmt::format("{} is unhealthy: {}", result.device, card->health_message));
+  }
+  GrantedDevice device;
+  device.request = base_request(result.request);
+  device.pool = result.pool;
+  device.device = result.device;
+  device.share_id = result.share_id;
+  device.card_uuid = card->uuid;
+  device.minor = card->minor;
+  device.card_memory_bytes = grantable_memory(*card);
+  HEDDLE_TRY(device.memory_bytes, consumed(result, "memory", device.card_memory_bytes));
+  HEDDLE_TRY(device.cores, consumed(result, "cores", 100));
+  if (device.memory_bytes == 0) return fail(Code::kInvalidArgument, result.device + ": a share without memory");
+  return device;
+}
+
+}  // namespace
+
+Result<ClaimRecord> grant_of(const model::ResourceClaim& claim, const std::string& uid, const NodeCards& node,
+                             bool prepared) {
+  const std::string key = claim.meta.key();
+  if (claim.meta.uid != uid) {
+    return fail(Code::kConflict, fmt::format("claim {} was replaced: its uid is {}, not {}", key, claim.meta.uid, uid));
+  }
+  if (!claim.allocation) return fail(Code::kInvalidArgument, "claim " + key + " is not allocated");
+  if (claim.reserved_for.empty()) return fail(Code::kInvalidArgument, "claim " + key + " is not reserved for anybody");
+  ClaimRecord record{uid, claim.meta.name_space, claim.meta.name, {}, {}, {}, {}};
+  for (const model::DeviceResult& result : claim.allocation->results) {
+    if (result.driver != kDriver) continue;
+    HEDDLE_TRY(GrantedDevice device, device_grant(result, node, prepared));
+    record.devices.push_back(std::move(device));
+  }
+  if (record.devices.empty())
+    return fail(Code::kInvalidArgument, fmt::format("claim {} has no device of {}", key, kDriver));
+  for (const model::ConsumerReference& consumer : claim.reserved_for) {
+    if (consumer.resource == "pods") record.pods.push_back({consumer.name, consumer.uid});
+  }
+  return record;
+}
+
+std::vector<PreparedDevice> answer_of(const ClaimRecord& record) {
+  std::vector<PreparedDevice> devices;
+  std::set<std::string> given;
+  for (const GrantedDevice& device : record.devices) {
+    PreparedDevice answer{device.request, device.pool, device.device, device.share_id, {}};
+    // One CDI device is one request with all its cards; named once, or the runtime would apply it once a card.
+    if (given.insert(device.request).second) answer.cdi_ids.push_back(cdi_device_id(record.uid, device.request));
+    devices.push_back(std::move(answer));
+  }
+  return devices;
+}
+
+std::vector<Result<std::vector<PreparedDevice>>> ClaimService::prepare(const std::vector<ClaimName>& names) {
+  const Claims claims = ports_.read(names);
+  const Result<NodeCards> node = ports_.node();
+  std::vector<Result<std::vector<PreparedDevice>>> results;
+  results.reserve(names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    results.push_back(node ? prepare_one(names[i], claims[i], *node) : tl::unexpected(node.error()));
+    if (!results.back()) {
+      log_.warning("claim not prepared", {{"claim", names[i].name_space + "/" + names[i].name},
+                                          {"uid", names[i].uid},
+                                          {"why", results.back().error().text()}});
+    }
+  }
+  return results;
+}
+
+Result<std::vector<PreparedDevice>> ClaimService::prepare_one(const ClaimName& name,
+                                                              const Result<model::ResourceClaim>& claim,
+                                                              const NodeCards& node) {
+  if (!claim) return tl::unexpected(claim.error());
+  const std::vector<ClaimRecord> records = preparer_.records();
+  const bool prepared = std::ranges::find(records, name.uid, &ClaimRecord::uid) != records.end();
+  HEDDLE_TRY(const ClaimRecord grant, grant_of(*claim, name.uid, node, prepared));
+  Result<ClaimRecord> record = preparer_.prepare(grant);
+  // The shares may be held by a claim that is gone from the cluster while the kubelet lost track of it.
+  if (!record && record.error().code == Code::kExhausted && !drop_ended_claims(grant).empty()) {
+    record = preparer_.prepare(grant);
+  }
+  if (!record) return tl::unexpected(record.error());
+  log_.info("claim prepared", {{"claim", record->key()}, {"uid", record->uid}, {"devices", record->devices.size()}});
+  return answer_of(*record);
+}
+
+// Unprepares claims on the wanted cards that the API server no longer knows, or that hold nothing any more.
+std::vector<ClaimName> ClaimService::drop_ended_claims(const ClaimRecord& wanted) {
+  std::vector<ClaimName> holders;
+  for (const ClaimRecord& record : preparer_.records()) {
+    const bool shares_card = std::ranges::any_of(record.devices, [&](const GrantedDevice& device) {
+      return std::ranges::find(wanted.devices, device.card_uuid, &GrantedDevice::card_uuid) != wanted.devices.end();
+    });
+    if (shares_card && record.uid != wanted.uid) holders.push_back({record.name_space, record.name, record.uid});
+  }
+  const Claims claims = ports_.read(holders);
+  std::vector<ClaimName> dropped;
+  for (size_t i = 0; i < holders.size(); ++i) {
+    const bool gone = !claims[i] ? claims[i].error().code == Code::kNotFound
+                                 : claims[i]->meta.uid != holders[i].uid || !claims[i]->allocation;
+    if (!gone || !preparer_.unprepare(holders[i].uid)) continue;
+    log_.warning("dropped a prepared claim that has ended", {{"claim", holders[i].name}, {"uid", holders[i].uid}});
+    dropped.push_back(holders[i]);
+  }
+  return dropped;
+}
+
+std::vector<Result<void>> ClaimService::unprepare(const std::vector<ClaimName>& names) {
+  std::vector<Result<void>> results;
+  results.reserve(names.size());
+  for (const ClaimName& name : names) {
+    results.push_back(preparer_.unprepare(name.uid));
+    if (results.back()) {
+      log_.info("claim unprepared", {{"claim", name.name_space + "/" + name.name}, {"uid", name.uid}});
+    } else {
+      log_.warning(
+          "claim not unprepared",
+          {{"claim", name.name_space + "/" + name.name}, {"uid", name.uid}, {"why", results.back().error().text()}});
+    }
+  }
+  return results;
+}
+
+}  // namespace heddle::agent

@@ -1,0 +1,138 @@
+#include "agent/metrics.h"
+
+#include <fmt/format.h>
+
+#include <initializer_list>
+#include <iterator>
+#include <utility>
+
+namespace heddle::agent {
+namespace {
+
+std::string escaped(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') result.push_back('\\');
+    if (c == '\n') {
+      result += "\\n";
+    } else {
+      result.push_back(c);
+    }
+  }
+  return result;
+}
+
+using Labels = std::vector<std::pair<const char*, std::string>>;
+
+class Text {
+ public:
+  void family(const char* name, const char* type, const char* help) {
+    name_ = name;
+    fmt::format_to(std::back_inserter(out_), "# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
+  }
+  template <typename Value>
+  void sample(const Labels& labels, Value value) {
+    out_ += name_;
+    const char* separator = "{";
+    for (const auto& [name, text] : labels) {
+      fmt::format_to(std::back_inserter(out_), "{}{}=\"{}\"", separator, name, escaped(text));
+      separator = ",";
+    }
+    fmt::format_to(std::back_inserter(out_), "{} {}\n", labels.empty() ? "" : "}", value);
+  }
+  [[nodiscard]] std::string take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+  std::string name_;
+};
+
+Labels card_labels(const vendors::Card& card) {
+  return {{"vendor", card.vendor}, {"uuid", card.uuid}, {"minor", std::to_string(card.minor)}, {"model", card.model}};
+}
+
+const vendors::Card* card_by_uuid(const vendors::Snapshot& cards, const std::string& uuid) {
+  for (const vendors::Card& card : cards.inventory.cards) {
+    if (card.uuid == uuid) return &card;
+  }
+  return nullptr;
+}
+
+void write_cards(Text& text, const vendors::Snapshot& cards) {
+  text.family("heddle_accelerator_healthy", "gauge", "1 while the card can be used.");
+  for (const vendors::Card& card : cards.inventory.cards) text.sample(card_labels(card), card.healthy ? 1 : 0);
+  text.family("heddle_accelerator_memory_total_bytes", "gauge", "Memory of the card as its driver reports it.");
+  for (const vendors::Card& card : cards.inventory.cards) text.sample(card_labels(card), card.memory_bytes);
+  const auto family = [&](const char* name, const char* help, auto read) {
+    text.family(name, "gauge", help);
+    for (const vendors::CardStatus& status : cards.statuses) {
+      const vendors::Card* card = card_by_uuid(cards, status.uuid);
+      const int64_t value = read(status);
+      if (card != nullptr && value >= 0) text.sample(card_labels(*card), value);
+    }
+  };
+  family("heddle_accelerator_memory_used_bytes", "Memory in use on the card.",
+         [](const vendors::CardStatus& status) { return status.memory_used_bytes; });
+  family("heddle_accelerator_utilization_percent", "Share of time in which the card computed.",
+         [](const vendors::CardStatus& status) { return status.utilization_percent; });
+  family("heddle_accelerator_temperature_celsius", "Temperature of the card.",
+         [](const vendors::CardStatus& status) { return status.temperature_celsius; });
+  family("heddle_accelerator_power_milliwatts", "Power that the card draws.",
+         [](const vendors::CardStatus& status) { return status.power_milliwatts; });
+  family("heddle_accelerator_processes", "Processes on the card.",
+         [](const vendors::CardStatus& status) { return static_cast<int64_t>(status.processes.size()); });
+}
+
+void write_claims(Text& text, const std::vector<ClaimRecord>& claims) {
+  const auto family = [&](const char* name, const char* help, auto read) {
+    text.family(name, "gauge", help);
+    for (const ClaimRecord& claim : claims) {
+      for (const GrantedDevice& device : claim.devices) {
+        text.sample({{"namespace", claim.name_space},
+                     {"claim", claim.name},
+                     {"request", device.request},
+                     {"device", device.device},
+                     {"uuid", device.card_uuid},
+                     {"share", device.share_id}},
+                    read(device));
+      }
+    }
+  };
+  family("heddle_claim_memory_bytes", "Memory granted to a prepared claim.",
+         [](const GrantedDevice& device) { return device.memory_bytes; });
+  family("heddle_claim_cores_percent", "Compute granted to a prepared claim.",
+         [](const GrantedDevice& device) { return device.cores; });
+}
+
+}  // namespace
+
+std::string metrics_text(const MetricsInput& input) {
+  Text text;
+  text.family("heddle_agent_info", "gauge", "The version of this agent.");
+  text.sample({{"version", HEDDLE_VERSION}, {"node", input.node}}, 1);
+  text.family("heddle_agent_vendor_up", "gauge", "1 while the vendor's library answers.");
+  text.sample({{"vendor", "nvidia"}}, input.cards.current ? 1 : 0);
+  text.family("heddle_agent_vendor_worker_starts_total", "counter",
+              "Starts of the process that calls the vendor's library.");
+  text.sample({{"vendor", "nvidia"}}, input.worker_starts);
+  write_cards(text, input.cards);
+  write_claims(text, input.claims);
+  int64_t ungranted = 0;
+  for (const Finding& finding : input.findings) ungranted += finding.kind == Finding::Kind::kUngranted ? 1 : 0;
+  text.family("heddle_agent_ungranted_processes", "gauge", "Processes on a card outside what was granted, now.");
+  text.sample({{"reason", "ungranted"}}, ungranted);
+  text.sample({{"reason", "beyond_grant"}}, static_cast<int64_t>(input.findings.size()) - ungranted);
+  text.family("heddle_agent_ungranted_processes_total", "counter", "Such processes found since the start.");
+  text.sample({}, input.findings_total);
+  text.family("heddle_agent_processes_ended_total", "counter", "Processes ended by the policy.");
+  text.sample({}, input.ended_total);
+  text.family("heddle_agent_slice_writes_total", "counter", "Writes of ResourceSlices.");
+  text.sample({}, input.slice_writes);
+  text.family("heddle_agent_api_requests_total", "counter", "Requests to the API server.");
+  text.sample({}, input.api_requests);
+  text.family("heddle_agent_api_failures_total", "counter", "Requests to the API server that failed.");
+  text.sample({}, input.api_failures);
+  return text.take();
+}
+
+}  // namespace heddle::agent

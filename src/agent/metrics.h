@@ -1,0 +1,29 @@
+// The agent's metrics in the text format of Prometheus. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "agent/record.h"
+#include "agent/supervise.h"
+#include "vendors/source.h"
+
+namespace heddle::agent {
+
+struct MetricsInput {
+  std::string node;
+  vendors::Snapshot cards;
+  std::vector<ClaimRecord> claims;
+  std::vector<Finding> findings;  // present ones
+  int64_t findings_total = 0;     // since the start
+  int64_t ended_total = 0;
+  int64_t worker_starts = 0;
+  int64_t slice_writes = 0;
+  uint64_t api_requests = 0;
+  uint64_t api_failures = 0;
+};
+
+std::string metrics_text(const MetricsInput& input);
+
+}  // namespace heddle::agent

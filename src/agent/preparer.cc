@@ -1,0 +1,321 @@
+#include "agent/preparer.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+
+#include "agent/cdi.h"
+#include "agent/names.h"
+#include "base/file.h"
+#include "base/random.h"
+
+namespace heddle::agent {
+namespace {
+
+// A claim's uid becomes a file name: only what the API server makes is let through.
+Result<void> check_uid(const std::string& uid) {
+  const auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
+  };
+  if (uid.empty() || uid.size() > 63 || !std::ranges::all_of(uid, is_plain) || uid.front() == '-') {
+    return fail(Code::kInvalidArgument, "not a claim uid: '" + uid + "'");
+  }
+  return {};
+}
+
+bool same_cards(const ClaimRecord& a, const ClaimRecord& b) {
+  return a.devices == b.devices;
+}
+
+}  // namespace
+
+// Waits until no other call works on the claim.
+class Preparer::ClaimTurn {
+ public:
+  ClaimTurn(Preparer& owner, const std::string& uid) : owner_(owner), uid_(uid) {
+    std::unique_lock lock(owner_.mutex_);
+    owner_.turn_.wait(lock, [&] { return !owner_.busy_.contains(uid_); });
+    owner_.busy_.insert(uid_);
+  }
+  ClaimTurn(const ClaimTurn&) = delete;
+  ClaimTurn& operator=(const ClaimTurn&) = delete;
+  ~ClaimTurn() {
+    const std::lock_guard lock(owner_.mutex_);
+    owner_.busy_.erase(uid_);
+    owner_.turn_.notify_all();
+  }
+
+ private:
+  Preparer& owner_;
+  const std::string uid_;
+};
+
+Result<std::unique_ptr<Preparer>> Preparer::open(PreparerOptions options, const Logger& log) {
+  std::unique_ptr<Preparer> preparer(new Preparer(std::move(options), log));
+  HEDDLE_CHECK_OK(preparer->start());
+  return preparer;
+}
+
+Result<void> Preparer::start() {
+  HEDDLE_CHECK_OK(make_directories(claims_dir(), 0755));
+  HEDDLE_CHECK_OK(make_directories(options_.cdi_root, 0755));
+  const Result<std::string> boot = read_file(options_.boot_id_file, 4096);
+  boot_id_ = boot ? boot->substr(0, boot->find('\n')) : std::string();
+  HEDDLE_TRY(node_lock_, NodeLock::open(options_.state_dir + "/node.lock"));
+  HEDDLE_TRY(const NodeLock::Hold hold, node_lock_->acquire([] { return Result<void>(); }));
+  HEDDLE_TRY(guard_, install_guard(options_.state_dir, options_.guard_library, options_.guard_hook));
+  HEDDLE_CHECK_OK(reload());
+  remove_strays();
+  collect_guards();
+  note_generation();
+  return {};
+}
+
+Result<void> Preparer::reload() {
+  HEDDLE_TRY(const std::vector<std::string> names, list_directory(claims_dir()));
+  std::vector<ClaimRecord> found;
+  for (const std::string& name : names) {
+    const Result<std::string> text = read_file(claim_dir(name) + "/claim.json", size_t{1} << 20);
+    if (!text) continue;  // a call was killed before its record was written: remove_strays()
+    Result<ClaimRecord> record = parse_record(*text);
+    if (record && record->uid == name) {
+      found.push_back(*std::move(record));
+    } else {
+      log_.error("a claim record cannot be read and is dropped", {{"folder", claim_dir(name)}});
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  records_ = std::move(found);
+  return {};
+}
+
+// Each change of the set of records is followed by a new random generation, so that the other instance reads again.
+Result<void> Preparer::reload_if_changed() {
+  const Result<std::string> now = read_file(options_.state_dir + "/generation", 4096);
+  {
+    const std::lock_guard lock(mutex_);
+    if (now && *now == generation_) return {};
+  }
+  HEDDLE_CHECK_OK(reload());
+  const std::lock_guard lock(mutex_);
+  generation_ = now ? *now : std::string();
+  return {};
+}
+
+void Preparer::note_generation() {
+  const Result<uint64_t> random = random_seed();
+  const std::string text = fmt::format("{:016x}", random ? *random : 0);
+  const std::lock_guard lock(mutex_);
+  generation_ = text;
+  // Inside the lock: the file and the member change together. Not durable and not atomic: any other text, also a part
+  // of this one, only makes a process read the records again.
+  const UniqueFd fd(
+      ::open((options_.state_dir + "/generation").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (fd.valid() && ::write(fd.get(), text.data(), text.size()) < 0) generation_.clear();
+}
+
+void Preparer::remove_strays() {
+  std::set<std::string> known;
+  for (const ClaimRecord& record : records()) known.insert(record.uid);
+  if (const auto names = list_directory(claims_dir())) {
+    for (const std::string& name : *names) {
+      if (!known.contains(name)) (void)remove_files(name);
+    }
+  }
+  if (const auto names = list_directory(options_.cdi_root)) {
+    for (const std::string& name : *names) {
+      if (!name.starts_with(kCdiFilePrefix)) continue;
+      const std::string rest = name.substr(kCdiFilePrefix.size());
+      // Also the temporary file of a write that was killed.
+      if (!rest.ends_with(".json") || !known.contains(rest.substr(0, rest.size() - 5))) {
+        (void)remove_file(options_.cdi_root + "/" + name);
+      }
+    }
+  }
+}
+
+// Takes the shares in memory before anything is written, so that parallel calls cannot take them twice.
+Result<ClaimRecord> Preparer::reserve(ClaimRecord grant) {
+  const std::lock_guard lock(mutex_);
+  grant.guard_version = guard_.name;
+  grant.boot_id = boot_id_;
+  const auto known = std::ranges::find(records_, grant.uid, &ClaimRecord::uid);
+  if (known == records_.end()) {
+    HEDDLE_CHECK_OK(check_capacity(records_, grant));
+    return records_.emplace_back(std::move(grant));
+  }
+  if (!same_cards(*known, grant)) {
+    // Within one boot its containers may still run on the old cards; after a boot, device numbers may have moved.
+    if (known->boot_id == boot_id_) {
+      return fail(Code::kConflict,
+                  "claim " + grant.key() + " is prepared with other devices; it must be unprepared first");
+    }
+    HEDDLE_CHECK_OK(check_capacity(records_, grant));
+    known->devices = grant.devices;
+  }
+  for (const PodReference& pod : grant.pods) {
+    if (std::ranges::find(known->pods, pod) == known->pods.end()) known->pods.push_back(pod);
+  }
+  if (known->boot_id != boot_id_) known->guard_version = guard_.name;  // no container from before the boot is left
+  known->boot_id = boot_id_;
+  return *known;
+}
+
+Result<ClaimRecord> Preparer::prepare(ClaimRecord grant) {
+  HEDDLE_CHECK_OK(check_uid(grant.uid));
+  HEDDLE_TRY(const NodeLock::Hold hold, node_lock_->acquire([this] { return reload_if_changed(); }));
+  const ClaimTurn turn(*this, grant.uid);
+  const std::string uid = grant.uid;
+  const std::vector<ClaimRecord> before = records();
+  const bool fresh = std::ranges::find(before, uid, &ClaimRecord::uid) == before.end();
+  HEDDLE_TRY(const ClaimRecord record, reserve(std::move(grant)));
+  Result<void> done = write_record(record);
+  if (done) done = materialise(record);
+  if (!done) {
+    if (fresh) {  // give the shares back: the kubelet may never come again for this claim
+      (void)remove_files(uid);
+      forget(uid);
+    }
+    return tl::unexpected(done.error());
+  }
+  options_.before_step("answer");
+  return record;
+}
+
+Result<void> Preparer::write_record(const ClaimRecord& record) {
+  options_.before_step("folder");
+  HEDDLE_CHECK_OK(make_directories(claim_dir(record.uid), 0755));
+  options_.before_step("record");
+  const std::string path = claim_dir(record.uid) + "/claim.json";
+  const std::string text = record_json(record);
+  const Result<std::string> before = read_file(path);
+  if (before && *before == text) return {};
+  HEDDLE_CHECK_OK(write_file_atomic(path, text, 0600));
+  note_generation();
+  return {};
+}
+
+Result<void> Preparer::materialise(const ClaimRecord& record) {
+  const FolderPlan plan = plan_folder(record);
+  guard::ClaimLimits limits{record.uid, plan.name, {}, {}, 0};
+  for (const GrantedDevice& device : plan.devices) {
+    limits.devices.push_back({device.card_uuid, device.memory_bytes,
+                              static_cast<int>(std::min<int64_t>(device.cores, 100)), device.whole_card(), 0});
+  }
+  options_.before_step("limits");
+  HEDDLE_TRY(const GuardFolder folder,
+             write_guard_folder(claim_dir(record.uid) + "/" + plan.name, limits, options_.usage));
+  if (!folder.note.empty()) {
+    const std::lock_guard lock(mutex_);
+    if (!warned_plain_) log_.warning("usage files lie in plain folders", {{"why", folder.note}});
+    warned_plain_ = true;
+  }
+  options_.before_step("cdi");
+  return write_cdi(record, plan, folder);
+}
+
+Result<void> Preparer::write_cdi(const ClaimRecord& record, const FolderPlan& plan, const GuardFolder& folder) {
+  CdiClaim claim;
+  claim.uid = record.uid;
+  HEDDLE_TRY(claim.common, vendors::nvidia::common_injection(options_.injection));
+  std::map<std::string, vendors::Injection> by_request;
+  std::string visible;
+  for (const GrantedDevice& device : record.devices) {
+    vendors::Card card;
+    card.minor = device.minor;
+    HEDDLE_TRY(vendors::Injection injection, vendors::nvidia::card_injection(options_.injection, card));
+    vendors::Injection& sum = by_request[device.request];
+    std::ranges::move(injection.nodes, std::back_inserter(sum.nodes));
+    std::ranges::move(injection.mounts, std::back_inserter(sum.mounts));
+  }
+  for (const GrantedDevice& device : plan.devices) visible += (visible.empty() ? "" : ",") + device.card_uuid;
+  // A uuid that a container cannot see would hide those behind it; so only where every container gets every card.
+  if (by_request.size() == 1) claim.common.environment.emplace_back("CUDA_VISIBLE_DEVICES", visible);
+  for (auto& [name, injection] : by_request) claim.requests.push_back({name, std::move(injection)});
+  if (!std::ranges::all_of(plan.devices, &GrantedDevice::whole_card)) {
+    Result<GuardVersion> guard = find_guard(options_.state_dir, record.guard_version);
+    // Another instance of the agent may have seen it unused and removed it.
+    if (!guard) guard = install_guard(options_.state_dir, options_.guard_library, options_.guard_hook);
+    if (!guard) return tl::unexpected(guard.error());
+    claim.guard = CdiGuard{folder.limits,       folder.usage, guard->library_dir,
+                           guard->preload_file, guard->hook,  claim_dir(record.uid) + "/" + plan.name};
+  }
+  const std::string text = cdi_json(claim);
+  const std::string path = cdi_file(options_.cdi_root, record.uid);
+  const Result<std::string> before = read_file(path);
+  if (before && *before == text) return {};
+  HEDDLE_CHECK_OK(make_directories(options_.cdi_root, 0755));
+  return write_file_atomic(path, text, 0644);
+}
+
+Result<void> Preparer::unprepare(const std::string& claim_uid) {
+  HEDDLE_CHECK_OK(check_uid(claim_uid));
+  HEDDLE_TRY(const NodeLock::Hold hold, node_lock_->acquire([this] { return reload_if_changed(); }));
+  const ClaimTurn turn(*this, claim_uid);
+  HEDDLE_CHECK_OK(remove_files(claim_uid));
+  forget(claim_uid);
+  collect_guards();
+  options_.before_step("unprepared");
+  return {};
+}
+
+// The record goes last: until then the claim still counts, and a killed call is taken up again.
+Result<void> Preparer::remove_files(const std::string& claim_uid) {
+  options_.before_step("remove cdi");
+  HEDDLE_CHECK_OK(remove_file(cdi_file(options_.cdi_root, claim_uid)));
+  const std::string folder = claim_dir(claim_uid);
+  const Result<std::vector<std::string>> names = list_directory(folder);
+  if (!names) return {};
+  options_.before_step("remove folders");
+  for (const std::string& name : *names) {
+    if (name != "claim.json") HEDDLE_CHECK_OK(remove_guard_folder(folder + "/" + name));
+  }
+  options_.before_step("remove record");
+  return remove_tree(folder);
+}
+
+void Preparer::forget(const std::string& claim_uid) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::erase_if(records_, [&](const ClaimRecord& record) { return record.uid == claim_uid; }) == 0) return;
+  }
+  note_generation();
+}
+
+void Preparer::collect_guards() {
+  const std::lock_guard lock(mutex_);
+  std::set<std::string> used = {guard_.name};
+  for (const ClaimRecord& record : records_) used.insert(record.guard_version);
+  if (const auto removed = remove_unused_guards(options_.state_dir, used); !removed) {
+    log_.warning("an unused guard version cannot be removed", {{"why", removed.error().text()}});
+  }
+}
+
+void Preparer::repair_all() {
+  for (const ClaimRecord& record : records()) {
+    const Result<NodeLock::Hold> hold = node_lock_->acquire([this] { return reload_if_changed(); });
+    if (!hold) return;
+    const ClaimTurn turn(*this, record.uid);
+    // It may have been unprepared, or prepared with other devices, since the list was taken.
+    const std::vector<ClaimRecord> now = records();
+    if (std::ranges::find(now, record) == now.end()) continue;
+    if (const Result<void> done = materialise(record); !done) {
+      log_.warning("a prepared claim cannot be made whole again",
+                   {{"claim", record.key()}, {"why", done.error().text()}});
+    }
+  }
+}
+
+std::vector<ClaimRecord> Preparer::records() const {
+  const std::lock_guard lock(mutex_);
+  return records_;
+}
+
+std::string Preparer::usage_file(const ClaimRecord& record) const {
+  return claim_dir(record.uid) + "/" + plan_folder(record).name + "/usage";
+}
+
+}  // namespace heddle::agent

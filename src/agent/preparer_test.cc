@@ -1,0 +1,288 @@
+#include "agent/preparer.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "agent/cdi.h"
+#include "base/file.h"
+
+namespace heddle::agent {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int kKilled = 77;
+
+class PreparerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "heddle-prepare-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    dir_ = pattern;
+    for (const char* folder : {"/driver/usr/lib64", "/driver/dev", "/cdi"}) {
+      ASSERT_TRUE(make_directories(dir_ + folder, 0755));
+    }
+    for (const char* file : {"/driver/usr/lib64/libcuda.so.1", "/driver/dev/nvidiactl", "/driver/dev/nvidia0",
+                             "/driver/dev/nvidia1", "/guard.so", "/hook", "/boot"}) {
+      ASSERT_TRUE(write_file_atomic(dir_ + file, std::string("content of ") + file, 0644));
+    }
+  }
+  void TearDown() override {
+    // Whatever a killed child left mounted.
+    if (const auto claims = list_directory(dir_ + "/state/claims")) {
+      for (const std::string& claim : *claims) {
+        ::umount2((dir_ + "/state/claims/" + claim + "/gpu").c_str(), MNT_DETACH);
+        ::umount2((dir_ + "/state/claims/" + claim + "/_claim").c_str(), MNT_DETACH);
+      }
+    }
+    ASSERT_TRUE(remove_tree(dir_));
+  }
+
+  PreparerOptions options(std::function<void(std::string_view)> step = [](std::string_view) {}) const {
+    PreparerOptions result;
+    result.state_dir = dir_ + "/state";
+    result.cdi_root = dir_ + "/cdi";
+    result.guard_library = dir_ + "/guard.so";
+    result.guard_hook = dir_ + "/hook";
+    result.injection.driver_root = dir_ + "/driver";
+    result.boot_id_file = dir_ + "/boot";
+    result.before_step = std::move(step);
+    return result;
+  }
+  std::unique_ptr<Preparer> open() const {
+    auto preparer = Preparer::open(options(), log_);
+    EXPECT_TRUE(preparer) << preparer.error().text();
+    return *std::move(preparer);
+  }
+  static ClaimRecord grant(const std::string& uid, int64_t mib, int64_t cores = 10, int64_t minor_number = 0) {
+    const std::string uuid = "GPU-" + std::to_string(minor_number);
+    return {uid,
+            "ns",
+            "c-" + uid,
+            {{"gpu", "n/nvidia", "gpu-" + std::to_string(minor_number), "share-" + uid, uuid, minor_number, 8192 * kMiB,
+              mib * kMiB, cores}},
+            {{"pod", "pod-" + uid}},
+            {},
+            {}};
+  }
+  // Everything that the claim has on disk, in words; empty when there is nothing.
+  std::string on_disk(const std::string& uid) const {
+    std::string text;
+    if (file_exists(cdi_file(dir_ + "/cdi", uid))) text += "cdi ";
+    for (const char* name : {"/claim.json", "/gpu/limits", "/gpu/usage"}) {
+      if (file_exists(dir_ + "/state/claims/" + uid + name)) text += std::string(name) + " ";
+    }
+    return text;
+  }
+  static constexpr const char* kComplete = "cdi /claim.json /gpu/limits /gpu/usage ";
+
+  std::string dir_;
+  SystemClock clock_;
+  Logger log_{"test", LogLevel::kError, clock_};
+};
+
+TEST_F(PreparerTest, PrepareWritesEverythingAndUnprepareTakesItAway) {
+  const auto preparer = open();
+  const auto record = preparer->prepare(grant("u1", 3000, 30));
+  ASSERT_TRUE(record) << record.error().text();
+  EXPECT_EQ(on_disk("u1"), kComplete);
+  const auto limits = guard::decode_limits(*read_file(dir_ + "/state/claims/u1/gpu/limits"));
+  ASSERT_TRUE(limits);
+  EXPECT_EQ(limits->claim_uid, "u1");
+  ASSERT_EQ(limits->devices.size(), 1U);
+  EXPECT_EQ(limits->devices[0].memory_bytes, 3000 * kMiB);
+  EXPECT_EQ(limits->devices[0].cores_percent, 30);
+  EXPECT_FALSE(limits->devices[0].whole_card);
+  const auto cdi = nlohmann::json::parse(*read_file(cdi_file(dir_ + "/cdi", "u1")));
+  EXPECT_EQ(cdi.at("kind"), "heddle.dev/claim");
+  EXPECT_EQ(cdi.at("devices").at(0).at("name"), "u1-gpu");
+  std::map<std::string, std::string> mounts;
+  for (const auto& mount : cdi.at("containerEdits").at("mounts")) {
+    mounts[mount.at("containerPath")] = mount.at("options").at(0);
+    EXPECT_TRUE(file_exists(mount.at("hostPath"))) << mount;
+  }
+  EXPECT_EQ(mounts.at("/run/heddle/limits"), "ro");
+  EXPECT_EQ(mounts.at("/run/heddle/usage"), "rw");
+  EXPECT_EQ(mounts.at("/run/heddle/lib"), "ro");
+  EXPECT_EQ(mounts.at("/etc/ld.so.preload"), "ro");
+  const auto env = cdi.at("containerEdits").at("env").get<std::vector<std::string>>();
+  EXPECT_EQ(env, (std::vector<std::string>{"NVIDIA_VISIBLE_DEVICES=void", "CUDA_VISIBLE_DEVICES=GPU-0"}));
+  ASSERT_TRUE(preparer->unprepare("u1"));
+  EXPECT_EQ(on_disk("u1"), "");
+  EXPECT_TRUE(list_directory(dir_ + "/state/claims")->empty());
+  EXPECT_TRUE(preparer->unprepare("u1")) << "again";
+  EXPECT_TRUE(preparer->unprepare("never-heard-of"));
+  EXPECT_FALSE(preparer->unprepare("../../etc")) << "a uid is a file name";
+}
+
+TEST_F(PreparerTest, RepeatsGiveTheSameAndKeepTheFilesThatContainersHold) {
+  const auto preparer = open();
+  const auto first = preparer->prepare(grant("u1", 3000));
+  ASSERT_TRUE(first);
+  struct stat before{};
+  ASSERT_EQ(::stat((dir_ + "/state/claims/u1/gpu/usage").c_str(), &before), 0);
+  struct stat limits_before{};
+  ASSERT_EQ(::stat((dir_ + "/state/claims/u1/gpu/limits").c_str(), &limits_before), 0);
+  const auto second = preparer->prepare(grant("u1", 3000));
+  ASSERT_TRUE(second);
+  EXPECT_EQ(*first, *second);
+  struct stat after{};
+  ASSERT_EQ(::stat((dir_ + "/state/claims/u1/gpu/usage").c_str(), &after), 0);
+  EXPECT_EQ(before.st_ino, after.st_ino);
+  ASSERT_EQ(::stat((dir_ + "/state/claims/u1/gpu/limits").c_str(), &after), 0);
+  EXPECT_EQ(limits_before.st_ino, after.st_ino);
+  // A reboot empties the CDI folder; both a repeated Prepare and a new agent make it good.
+  ASSERT_TRUE(remove_file(cdi_file(dir_ + "/cdi", "u1")));
+  ASSERT_TRUE(preparer->prepare(grant("u1", 3000)));
+  EXPECT_EQ(on_disk("u1"), kComplete);
+  ASSERT_TRUE(remove_file(cdi_file(dir_ + "/cdi", "u1")));
+  const auto restarted = open();
+  restarted->repair_all();
+  EXPECT_EQ(on_disk("u1"), kComplete);
+}
+
+TEST_F(PreparerTest, RefusesMoreThanTheCardAndGivesBackWhatFailed) {
+  const auto preparer = open();
+  ASSERT_TRUE(preparer->prepare(grant("u1", 5000)));
+  const auto too_much = preparer->prepare(grant("u2", 3193));
+  ASSERT_FALSE(too_much);
+  EXPECT_EQ(too_much.error().code, Code::kExhausted);
+  EXPECT_EQ(on_disk("u2"), "");
+  // A card whose node is missing cannot be prepared; its shares must not stay taken.
+  ASSERT_FALSE(preparer->prepare(grant("u3", 8192, 100, 5)));
+  EXPECT_EQ(on_disk("u3"), "");
+  EXPECT_EQ(preparer->records().size(), 1U);
+  ASSERT_TRUE(preparer->prepare(grant("u2", 3192)));
+}
+
+TEST_F(PreparerTest, OtherDevicesForAPreparedClaimOnlyAfterAReboot) {
+  const auto preparer = open();
+  ASSERT_TRUE(preparer->prepare(grant("u1", 3000, 10, 0)));
+  const auto moved = preparer->prepare(grant("u1", 3000, 10, 1));
+  ASSERT_FALSE(moved);
+  EXPECT_EQ(moved.error().code, Code::kConflict);
+  ASSERT_TRUE(write_file_atomic(dir_ + "/boot", "another boot", 0644));
+  const auto rebooted = open();
+  const auto again = rebooted->prepare(grant("u1", 3000, 10, 1));
+  ASSERT_TRUE(again) << again.error().text();
+  EXPECT_EQ(again->devices[0].card_uuid, "GPU-1");
+}
+
+TEST_F(PreparerTest, AWholeCardHasItsFolderButNoGuard) {
+  const auto preparer = open();
+  ASSERT_TRUE(preparer->prepare(grant("u1", 8192, 100)));
+  EXPECT_EQ(on_disk("u1"), kComplete);
+  const std::string cdi = *read_file(cdi_file(dir_ + "/cdi", "u1"));
+  EXPECT_EQ(cdi.find("ld.so.preload"), std::string::npos);
+  EXPECT_NE(cdi.find("nvidia0"), std::string::npos);
+}
+
+TEST_F(PreparerTest, AGuardVersionStaysWhileAClaimUsesIt) {
+  std::string old_version;
+  {
+    const auto preparer = open();
+    const auto record = preparer->prepare(grant("u1", 1000));
+    ASSERT_TRUE(record);
+    old_version = record->guard_version;
+  }
+  ASSERT_TRUE(write_file_atomic(dir_ + "/guard.so", "a new guard", 0644));
+  const auto preparer = open();
+  const auto repeated = preparer->prepare(grant("u1", 1000));
+  ASSERT_TRUE(repeated);
+  EXPECT_EQ(repeated->guard_version, old_version) << "its processes have it loaded";
+  const auto fresh = preparer->prepare(grant("u2", 1000));
+  ASSERT_TRUE(fresh);
+  EXPECT_NE(fresh->guard_version, old_version);
+  EXPECT_EQ(list_directory(dir_ + "/state/guard")->size(), 2U);
+  ASSERT_TRUE(preparer->unprepare("u1"));
+  EXPECT_EQ(*list_directory(dir_ + "/state/guard"), std::vector<std::string>{fresh->guard_version});
+}
+
+TEST_F(PreparerTest, TwoInstancesSeeEachOthersClaims) {
+  const auto old_agent = open();
+  const auto new_agent = open();
+  ASSERT_TRUE(old_agent->prepare(grant("u1", 5000)));
+  EXPECT_FALSE(new_agent->prepare(grant("u2", 5000))) << "the card is full";
+  ASSERT_TRUE(new_agent->unprepare("u1"));
+  ASSERT_TRUE(old_agent->prepare(grant("u2", 5000))) << "and is free again";
+  EXPECT_EQ(on_disk("u2"), kComplete);
+}
+
+TEST_F(PreparerTest, ParallelCallsNeverGrantTwice) {
+  const auto preparer = open();
+  std::vector<std::thread> threads;
+  std::atomic<int> granted = 0;
+  for (int i = 0; i < 16; ++i) {
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 3; ++round) {
+        if (preparer->prepare(grant("u" + std::to_string(i), 1024, 5))) ++granted;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(granted, 8 * 3) << "eight claims of an eighth each fit, and keep fitting when repeated";
+  EXPECT_EQ(preparer->records().size(), 8U);
+  std::vector<std::thread> removers;
+  for (int i = 0; i < 16; ++i) {
+    removers.emplace_back([&, i] { EXPECT_TRUE(preparer->unprepare("u" + std::to_string(i))); });
+  }
+  for (std::thread& thread : removers) thread.join();
+  EXPECT_TRUE(preparer->records().empty());
+  EXPECT_TRUE(list_directory(dir_ + "/cdi")->empty());
+}
+
+// The process is killed before each step in turn; the next one must be able to finish, or to undo.
+TEST_F(PreparerTest, AKillAtAnyStepLosesNothingAndLeavesNothing) {
+  const auto killed_at = [&](const std::string& fatal, const std::function<void(Preparer&)>& work) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      auto preparer = Preparer::open(options([fatal](std::string_view step) {
+                                       if (step == fatal) ::_exit(kKilled);
+                                     }),
+                                     log_);
+      if (preparer) work(**preparer);
+      ::_exit(0);
+    }
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  for (const char* step : {"folder", "record", "limits", "cdi", "answer"}) {
+    ASSERT_EQ(killed_at(step, [](Preparer& p) { (void)p.prepare(grant("u1", 5000)); }), kKilled) << step;
+    {  // The kubelet asks again.
+      const auto preparer = open();
+      ASSERT_TRUE(preparer->prepare(grant("u1", 5000))) << step;
+      EXPECT_EQ(on_disk("u1"), kComplete) << step;
+      EXPECT_FALSE(preparer->prepare(grant("u2", 5000))) << step;
+      ASSERT_TRUE(preparer->unprepare("u1")) << step;
+      EXPECT_EQ(on_disk("u1"), "") << step;
+    }
+    ASSERT_EQ(killed_at(step, [](Preparer& p) { (void)p.prepare(grant("u1", 5000)); }), kKilled) << step;
+    {  // The pod was deleted meanwhile.
+      const auto preparer = open();
+      ASSERT_TRUE(preparer->unprepare("u1")) << step;
+      EXPECT_EQ(on_disk("u1"), "") << step;
+      EXPECT_TRUE(list_directory(dir_ + "/state/claims")->empty()) << step;
+      EXPECT_TRUE(list_directory(dir_ + "/cdi")->empty()) << step;
+    }
+  }
+  for (const char* step : {"remove cdi", "remove folders", "remove record", "unprepared"}) {
+    ASSERT_TRUE(open()->prepare(grant("u1", 5000))) << step;
+    ASSERT_EQ(killed_at(step, [](Preparer& p) { (void)p.unprepare("u1"); }), kKilled) << step;
+    const auto preparer = open();
+    ASSERT_TRUE(preparer->unprepare("u1")) << step;
+    EXPECT_EQ(on_disk("u1"), "") << step;
+    EXPECT_TRUE(preparer->records().empty()) << step;
+    ASSERT_TRUE(preparer->prepare(grant("u2", 8192))) << step;
+    ASSERT_TRUE(preparer->unprepare("u2")) << step;
+  }
+}
+
+}  // namespace
+}  // namespace heddle::agent

@@ -1,0 +1,152 @@
+#include "agent/record.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace heddle::agent {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kFormat = 1;
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+json device_json(const GrantedDevice& device) {
+  return {{"request", device.request},
+          {"pool", device.pool},
+          {"device", device.device},
+          {"shareID", device.share_id},
+          {"cardUUID", device.card_uuid},
+          {"minor", device.minor},
+          {"cardMemoryBytes", device.card_memory_bytes},
+          {"memoryBytes", device.memory_bytes},
+          {"cores", device.cores}};
+}
+
+GrantedDevice device_of(const json& in) {
+  GrantedDevice device;
+  in.at("request").get_to(device.request);
+  in.at("pool").get_to(device.pool);
+  in.at("device").get_to(device.device);
+  in.at("shareID").get_to(device.share_id);
+  in.at("cardUUID").get_to(device.card_uuid);
+  in.at("minor").get_to(device.minor);
+  in.at("cardMemoryBytes").get_to(device.card_memory_bytes);
+  in.at("memoryBytes").get_to(device.memory_bytes);
+  in.at("cores").get_to(device.cores);
+  return device;
+}
+
+// What is granted of one card.
+struct CardLoad {
+  int64_t memory_bytes = 0;
+  int64_t cores = 0;
+  int64_t shares = 0;
+  bool alone = false;  // one of them asks for the card alone
+  std::set<std::string> holders;
+};
+
+void add(CardLoad& load, const GrantedDevice& device, const std::string& holder) {
+  load.memory_bytes += device.memory_bytes;
+  load.cores += device.cores;
+  ++load.shares;
+  load.alone = load.alone || device.cores >= 100;
+  load.holders.insert(holder);
+}
+
+std::string join(const std::set<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+}  // namespace
+
+std::string record_json(const ClaimRecord& record) {
+  json devices = json::array();
+  for (const GrantedDevice& device : record.devices) devices.push_back(device_json(device));
+  json pods = json::array();
+  for (const PodReference& pod : record.pods) pods.push_back({{"name", pod.name}, {"uid", pod.uid}});
+  const json out = {{"format", kFormat},
+                    {"uid", record.uid},
+                    {"namespace", record.name_space},
+                    {"name", record.name},
+                    {"devices", std::move(devices)},
+                    {"pods", std::move(pods)},
+                    {"guardVersion", record.guard_version},
+                    {"bootID", record.boot_id}};
+  return out.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Result<ClaimRecord> parse_record(std::string_view text) {
+  try {
+    const json in = json::parse(text);
+    if (in.at("format").get<int>() != kFormat) return fail(Code::kInvalidArgument, "unknown format of a claim record");
+    ClaimRecord record;
+    in.at("uid").get_to(record.uid);
+    in.at("namespace").get_to(record.name_space);
+    in.at("name").get_to(record.name);
+    for (const json& device : in.at("devices")) record.devices.push_back(device_of(device));
+    for (const json& pod : in.at("pods")) {
+      record.pods.push_back({pod.at("name").get<std::string>(), pod.at("uid").get<std::string>()});
+    }
+    in.at("guardVersion").get_to(record.guard_version);
+    in.at("bootID").get_to(record.boot_id);
+    return record;
+  } catch (const json::exception& error) {
+    return fail(Code::kInvalidArgument, std::string("not a claim record: ") + error.what());
+  }
+}
+
+Result<void> check_capacity(const std::vector<ClaimRecord>& granted, const ClaimRecord& wanted) {
+  std::set<std::string> checked;
+  for (const GrantedDevice& device : wanted.devices) {
+    if (!checked.insert(device.card_uuid).second) continue;
+    CardLoad load;
+    for (const ClaimRecord& record : granted) {
+      if (record.uid == wanted.uid) continue;
+      for (const GrantedDevice& other : record.devices) {
+        if (other.card_uuid == device.card_uuid) add(load, other, record.key());
+      }
+    }
+    const std::string holders = join(load.holders);
+    for (const GrantedDevice& mine : wanted.devices) {
+      if (mine.card_uuid == device.card_uuid) add(load, mine, wanted.key());
+    }
+    if (load.memory_bytes > device.card_memory_bytes) {
+      return fail(Code::kExhausted, fmt::format("{}: memory {}Mi of {}Mi would be granted; held by {}", device.device,
+                                                load.memory_bytes / kMiB, device.card_memory_bytes / kMiB, holders));
+    }
+    if (load.cores > 100) {
+      return fail(Code::kExhausted, fmt::format("{}: {}% of its compute would be granted; held by {}", device.device,
+                                                load.cores, holders));
+    }
+    if (load.alone && load.shares > 1) {
+      return fail(Code::kExhausted,
+                  fmt::format("{}: a share with 100 cores has its card alone; held by {}", device.device, holders));
+    }
+  }
+  return {};
+}
+
+FolderPlan plan_folder(const ClaimRecord& record) {
+  std::set<std::string> requests;
+  for (const GrantedDevice& device : record.devices) requests.insert(device.request);
+  FolderPlan plan;
+  plan.name = requests.size() == 1 ? *requests.begin() : "_claim";
+  for (const GrantedDevice& device : record.devices) {
+    const auto same = std::ranges::find(plan.devices, device.card_uuid, &GrantedDevice::card_uuid);
+    if (same == plan.devices.end()) {
+      plan.devices.push_back(device);
+      continue;
+    }
+    same->memory_bytes += device.memory_bytes;
+    same->cores += device.cores;
+  }
+  return plan;
+}
+
+}  // namespace heddle::agent

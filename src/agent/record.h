@@ -1,0 +1,63 @@
+// What the agent remembers of a claim that it prepared: one small file, from which everything else on disk can be made
+// again.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace heddle::agent {
+
+struct GrantedDevice {
+  std::string request;  // without the part behind "/" that names an alternative
+  std::string pool;
+  std::string device;
+  std::string share_id;
+  std::string card_uuid;
+  int64_t minor = 0;
+  int64_t card_memory_bytes = 0;  // the capacity of the card, whole MiB
+  int64_t memory_bytes = 0;       // granted
+  int64_t cores = 0;              // granted, percent
+  [[nodiscard]] bool whole_card() const { return cores >= 100 && memory_bytes >= card_memory_bytes; }
+  friend bool operator==(const GrantedDevice&, const GrantedDevice&) = default;
+};
+
+struct PodReference {
+  std::string name;
+  std::string uid;
+  friend bool operator==(const PodReference&, const PodReference&) = default;
+};
+
+struct ClaimRecord {
+  std::string uid;
+  std::string name_space;
+  std::string name;
+  std::vector<GrantedDevice> devices;  // in the order of the allocation
+  std::vector<PodReference> pods;      // the claim was reserved for these when it was prepared
+  std::string guard_version;           // the folder of the guard that its containers load
+  std::string boot_id;                 // of the machine when it was prepared
+
+  [[nodiscard]] std::string key() const { return name_space + "/" + name; }
+  friend bool operator==(const ClaimRecord&, const ClaimRecord&) = default;
+};
+
+std::string record_json(const ClaimRecord& record);
+// Errors: kInvalidArgument.
+Result<ClaimRecord> parse_record(std::string_view text);
+
+// Whether `wanted` can be granted beside `granted` (records of the same claim are skipped). The agent's own line of
+// defence: it does not trust that the allocation adds up. Errors: kExhausted naming card, amounts and holders.
+Result<void> check_capacity(const std::vector<ClaimRecord>& granted, const ClaimRecord& wanted);
+
+// The folders of a claim: one a request, or a single one "_claim" for a claim of several requests, whose containers may
+// use any of them; the limit then holds for the claim as a whole.
+struct FolderPlan {
+  std::string name;
+  std::vector<GrantedDevice> devices;  // one a card: shares of the same card are added up
+};
+FolderPlan plan_folder(const ClaimRecord& record);
+
+}  // namespace heddle::agent

@@ -1,0 +1,231 @@
+#include "agent/slices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "agent/names.h"
+
+namespace heddle::agent {
+namespace {
+
+constexpr size_t kDevicesPerSlice = 64;  // the limit for devices with taints
+constexpr size_t kMaxString = 64;        // of an attribute
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.size() < 10 &&
+         std::ranges::all_of(
+             text, [](char c) { return c >= '0' && c <= '9'; }) &&
+         (text.size() == 1 || text.front() != '0');
+}
+
+// "570.86.15" is a semantic version and can be compared in selectors; "550.54.09" is not, and stays text.
+model::AttributeValue version_or_text(const std::string& text) {
+  size_t parts = 0;
+  std::string_view rest = text;
+  while (true) {
+    const size_t dot = rest.find('.');
+    if (!is_number(rest.substr(0, dot))) return text.substr(0, kMaxString);
+    ++parts;
+    if (dot == std::string_view::npos) break;
+    rest.remove_prefix(dot + 1);
+  }
+  if (parts == 2) return model::Version{text + ".0"};
+  if (parts == 3) return model::Version{text};
+  return text.substr(0, kMaxString);
+}
+
+// A taint's value obeys the rules of a label value.
+std::string label_value(std::string_view text) {
+  std::string value;
+  for (const char c : text.substr(0, 63)) {
+    const bool plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_';
+    value.push_back(plain ? c : '-');
+  }
+  const auto is_edge = [](char c) { return c == '-' || c == '.' || c == '_'; };
+  while (!value.empty() && is_edge(value.back())) value.pop_back();
+  value.erase(0, static_cast<size_t>(std::ranges::find_if_not(value, is_edge) - value.begin()));
+  return value;
+}
+
+model::Taint taint(std::string_view key, std::string_view value) {
+  return {std::string(key), label_value(value), std::string(kNoSchedule), std::nullopt};
+}
+
+model::Capacity capacity(const Quantity& value, const Quantity& min, const Quantity& step) {
+  model::RequestPolicy policy;
+  policy.default_value = value;  // who names nothing takes the whole card
+  policy.valid_range = model::RequestPolicy::Range{min, value, step};
+  return {value, std::move(policy)};
+}
+
+// Without the times that the API server adds.
+model::Device without_times(model::Device device) {
+  for (model::Taint& entry : device.taints) entry.added.reset();
+  return device;
+}
+
+bool same_devices(const std::vector<model::Device>& a, const std::vector<model::Device>& b) {
+  return std::ranges::equal(
+      a, b, [](const model::Device& x, const model::Device& y) { return without_times(x) == without_times(y); });
+}
+
+bool same_content(const model::ResourceSlice& a, const model::ResourceSlice& b) {
+  return a.driver == b.driver && a.pool == b.pool && a.pool_slice_count == b.pool_slice_count && a.scope == b.scope &&
+         a.meta.owners == b.meta.owners && same_devices(a.devices, b.devices);
+}
+
+// A taint that stays keeps the time since when it holds.
+void keep_times(model::ResourceSlice& next, const model::ResourceSlice& before) {
+  for (model::Device& device : next.devices) {
+    const auto old = std::ranges::find(before.devices, device.name, &model::Device::name);
+    if (old == before.devices.end()) continue;
+    for (model::Taint& entry : device.taints) {
+      for (const model::Taint& was : old->taints) {
+        if (was.key == entry.key && was.value == entry.value && was.effect == entry.effect) entry.added = was.added;
+      }
+    }
+  }
+}
+
+const std::string* text_attribute(const model::Device& device, const std::string& driver, const std::string& name) {
+  const model::AttributeValue* value = model::find_attribute(device, driver, name);
+  return value != nullptr ? std::get_if<std::string>(value) : nullptr;
+}
+
+}  // namespace
+
+std::string device_name(const vendors::Card& card) {
+  return fmt::format("gpu-{}", card.minor);
+}
+
+std::string pool_name(const std::string& node, const std::string& vendor) {
+  return node + "/" + vendor;
+}
+
+int64_t grantable_memory(const vendors::Card& card) {
+  return card.memory_bytes / kMiB * kMiB;
+}
+
+model::Device make_device(const vendors::Card& card, const std::optional<std::string>& foreign_owner) {
+  model::Device device;
+  device.name = device_name(card);
+  auto& attributes = device.attributes;
+  const auto text = [&](const char* name, const std::string& value) {
+    if (!value.empty()) attributes[name] = value.substr(0, kMaxString);
+  };
+  text("vendor", card.vendor);
+  text("kind", card.kind);
+  attributes["type"] = std::string("card");
+  attributes["isolation"] = std::string("soft");
+  text("model", card.model);
+  text("architecture", card.architecture);
+  text("uuid", card.uuid);
+  attributes["index"] = card.index;
+  attributes["minor"] = card.minor;
+  if (!card.driver_version.empty()) attributes["driverVersion"] = version_or_text(card.driver_version);
+  if (!card.runtime_version.empty()) attributes["runtimeVersion"] = version_or_text(card.runtime_version);
+  text("linkDomain", card.link_domain);
+  text("resource.kubernetes.io/pciBusID", card.pci_bus_id);
+  text("resource.kubernetes.io/pcieRoot", card.pcie_root);
+  if (card.numa_node >= 0) attributes["resource.kubernetes.io/numaNode"] = card.numa_node;
+  device.capacity["memory"] =
+      capacity(Quantity::bytes(grantable_memory(card)), Quantity::bytes(kMiB), Quantity::bytes(kMiB));
+  device.capacity["cores"] = capacity(Quantity::from_int(100), Quantity::from_int(0), Quantity::from_int(1));
+  device.allow_multiple_allocations = true;
+  device.taints.push_back(taint(kTaintManaged, ""));
+  if (foreign_owner) device.taints.push_back(taint(kTaintForeign, *foreign_owner));
+  if (!card.healthy) device.taints.push_back(taint(kTaintUnhealthy, card.health_message));
+  return device;
+}
+
+std::vector<model::ResourceSlice> desired_slices(const NodeIdentity& node, const std::vector<vendors::Card>& cards,
+                                                 const std::map<std::string, std::string>& foreign) {
+  std::vector<model::ResourceSlice> slices;
+  std::set<std::string> names;
+  for (const vendors::Card& card : cards) {
+    // A card of one MiB or less cannot be shared, and one with a twin of the same minor cannot be told apart.
+    if (card.partitioned || grantable_memory(card) < 2 * kMiB || !names.insert(device_name(card)).second) continue;
+    if (slices.empty() || slices.back().devices.size() == kDevicesPerSlice) {
+      model::ResourceSlice& slice = slices.emplace_back();
+      slice.meta.name = fmt::format("{}-heddle-{}-{}", node.name, card.vendor, slices.size() - 1);
+      slice.meta.owners.push_back({"v1", "Node", node.name, node.uid, true});
+      slice.driver = kDriver;
+      slice.pool = pool_name(node.name, card.vendor);
+      slice.scope = {model::NodeScope::Kind::kNode, node.name, {}};
+    }
+    const auto owner = foreign.find(card.uuid);
+    slices.back().devices.push_back(
+        make_device(card, owner == foreign.end() ? std::nullopt : std::optional(owner->second)));
+  }
+  for (model::ResourceSlice& slice : slices) slice.pool_slice_count = static_cast<int64_t>(slices.size());
+  return slices;
+}
+
+SlicePlan plan_slices(const std::vector<model::ResourceSlice>& desired,
+                      const std::vector<model::ResourceSlice>& current, int64_t last_generation) {
+  SlicePlan plan;
+  plan.generation = last_generation;
+  std::map<std::string, const model::ResourceSlice*> by_name;
+  for (const model::ResourceSlice& slice : current) {
+    by_name[slice.meta.name] = &slice;
+    plan.generation = std::max(plan.generation, slice.generation);
+  }
+  // Slices of one generation must agree on their number; while the kubelet has wiped some, the old generation still
+  // holds.
+  bool set_changed = false;
+  std::set<std::string> wanted;
+  for (const model::ResourceSlice& slice : desired) {
+    wanted.insert(slice.meta.name);
+    const auto found = by_name.find(slice.meta.name);
+    if (found != by_name.end() && found->second->pool_slice_count != slice.pool_slice_count) set_changed = true;
+  }
+  for (const auto& [name, slice] : by_name) {
+    if (wanted.contains(name)) continue;
+    plan.remove.push_back(name);
+    set_changed = true;
+  }
+  if (set_changed || plan.generation == 0) ++plan.generation;
+  for (const model::ResourceSlice& slice : desired) {
+    const auto found = by_name.find(slice.meta.name);
+    model::ResourceSlice next = slice;
+    next.generation = plan.generation;
+    if (found == by_name.end()) {
+      plan.create.push_back(std::move(next));
+    } else if (found->second->generation != plan.generation || !same_content(*found->second, slice)) {
+      next.meta.resource_version = found->second->meta.resource_version;
+      keep_times(next, *found->second);
+      plan.update.push_back(std::move(next));
+    }
+  }
+  return plan;
+}
+
+std::map<std::string, std::string> foreign_owners(const std::vector<vendors::Card>& cards,
+                                                  const std::vector<model::ResourceSlice>& slices,
+                                                  const std::map<std::string, Quantity>& allocatable) {
+  std::map<std::string, std::string> owners;
+  for (const vendors::Card& card : cards) {
+    // A device plugin does not say which cards are its own: all of the vendor's are.
+    const std::string resource = card.vendor + ".com/gpu";
+    const auto plugin = allocatable.find(resource);
+    if (plugin != allocatable.end() && plugin->second.sign() > 0) owners[card.uuid] = "device-plugin-" + resource;
+    for (const model::ResourceSlice& slice : slices) {
+      if (slice.driver == kDriver) continue;
+      for (const model::Device& device : slice.devices) {
+        const std::string* uuid = text_attribute(device, slice.driver, "uuid");
+        const std::string* pci = text_attribute(device, slice.driver, "resource.kubernetes.io/pciBusID");
+        const bool same_uuid = uuid != nullptr && *uuid == card.uuid;
+        const bool same_pci = pci != nullptr && !card.pci_bus_id.empty() && *pci == card.pci_bus_id;
+        if (same_uuid || same_pci) owners[card.uuid] = slice.driver;
+      }
+    }
+  }
+  return owners;
+}
+
+}  // namespace heddle::agent

@@ -1,0 +1,197 @@
+#include "agent/slices.h"
+
+#include <gtest/gtest.h>
+
+#include "agent/names.h"
+
+namespace heddle::agent {
+namespace {
+
+vendors::Card card(int64_t minor_number) {
+  vendors::Card result;
+  result.vendor = "nvidia";
+  result.kind = "gpu";
+  result.uuid = "GPU-" + std::to_string(minor_number);
+  result.model = "NVIDIA H200";
+  result.index = minor_number;
+  result.minor = minor_number;
+  result.memory_bytes = (int64_t{8} << 30) + 12345;
+  result.pci_bus_id = "0000:3b:00.0";
+  result.driver_version = "570.86.15";
+  result.runtime_version = "12.8";
+  return result;
+}
+
+std::vector<vendors::Card> cards(int64_t count) {
+  std::vector<vendors::Card> result;
+  for (int64_t i = 0; i < count; ++i) result.push_back(card(i));
+  return result;
+}
+
+const NodeIdentity kNode{"node-1", "uid-1"};
+
+// What the API server would hold after the plan.
+std::vector<model::ResourceSlice> apply(const SlicePlan& plan, std::vector<model::ResourceSlice> current) {
+  for (const std::string& name : plan.remove) {
+    std::erase_if(current, [&](const auto& slice) { return slice.meta.name == name; });
+  }
+  for (const auto& slice : plan.update) {
+    for (auto& entry : current) {
+      if (entry.meta.name == slice.meta.name) entry = slice;
+    }
+  }
+  for (const auto& slice : plan.create) current.push_back(slice);
+  int version = 1;
+  for (auto& slice : current) {
+    slice.meta.resource_version = std::to_string(version++);
+    for (auto& device : slice.devices) {
+      for (auto& taint : device.taints) taint.added = Time{1'000'000'000};
+    }
+  }
+  return current;
+}
+
+TEST(MakeDevice, SaysWhatTheContractPromises) {
+  const model::Device device = make_device(card(3), std::nullopt);
+  EXPECT_EQ(device.name, "gpu-3");
+  EXPECT_TRUE(device.allow_multiple_allocations);
+  const model::Capacity& memory = device.capacity.at("memory");
+  EXPECT_EQ(memory.value.to_string(), "8Gi") << "rounded down to whole MiB";
+  EXPECT_EQ(memory.policy->default_value->to_string(), "8Gi");
+  EXPECT_EQ(memory.policy->valid_range->min.to_string(), "1Mi");
+  EXPECT_EQ(memory.policy->valid_range->step->to_string(), "1Mi");
+  EXPECT_EQ(memory.policy->valid_range->max->to_string(), "8Gi");
+  EXPECT_EQ(device.capacity.at("cores").policy->valid_range->min.to_string(), "0");
+  EXPECT_EQ(std::get<model::Version>(device.attributes.at("driverVersion")).text, "570.86.15");
+  EXPECT_EQ(std::get<model::Version>(device.attributes.at("runtimeVersion")).text, "12.8.0");
+  EXPECT_FALSE(device.attributes.contains("resource.kubernetes.io/numaNode")) << "unknown is absent, never -1";
+  ASSERT_EQ(device.taints.size(), 1U);
+  EXPECT_EQ(device.taints[0].key, kTaintManaged);
+  EXPECT_EQ(device.taints[0].effect, "NoSchedule");
+}
+
+TEST(MakeDevice, AVersionThatIsNotSemanticStaysText) {
+  vendors::Card old = card(0);
+  old.driver_version = "550.54.09";
+  EXPECT_EQ(std::get<std::string>(make_device(old, std::nullopt).attributes.at("driverVersion")), "550.54.09");
+}
+
+TEST(MakeDevice, TaintsOfForeignAndUnhealthyCards) {
+  vendors::Card sick = card(0);
+  sick.healthy = false;
+  sick.health_message = "XID 79: fallen off the bus!";
+  const model::Device device = make_device(sick, "gpu.nvidia.com");
+  ASSERT_EQ(device.taints.size(), 3U);
+  EXPECT_EQ(device.taints[1].key, kTaintForeign);
+  EXPECT_EQ(device.taints[1].value, "gpu.nvidia.com");
+  EXPECT_EQ(device.taints[2].key, kTaintUnhealthy);
+  EXPECT_EQ(device.taints[2].value, "XID-79--fallen-off-the-bus") << "a label value";
+}
+
+TEST(DesiredSlices, SplitsAtSixtyFourAndAgreesOnTheNumber) {
+  const auto slices = desired_slices(kNode, cards(65), {});
+  ASSERT_EQ(slices.size(), 2U);
+  EXPECT_EQ(slices[0].devices.size(), 64U);
+  EXPECT_EQ(slices[1].meta.name, "node-1-heddle-nvidia-1");
+  EXPECT_EQ(slices[1].pool, "node-1/nvidia");
+  EXPECT_EQ(slices[0].pool_slice_count, 2);
+  EXPECT_EQ(slices[1].pool_slice_count, 2);
+  EXPECT_EQ(slices[0].meta.owners[0].uid, "uid-1");
+}
+
+TEST(DesiredSlices, LeavesOutWhatCannotBeShared) {
+  auto list = cards(3);
+  list[0].partitioned = true;
+  list[1].memory_bytes = 1000;
+  list.push_back(card(2));  // a second card with the same name
+  const auto slices = desired_slices(kNode, list, {});
+  ASSERT_EQ(slices.size(), 1U);
+  ASSERT_EQ(slices[0].devices.size(), 1U);
+  EXPECT_EQ(slices[0].devices[0].name, "gpu-2");
+  EXPECT_TRUE(desired_slices(kNode, {}, {}).empty());
+}
+
+TEST(PlanSlices, WritesOnceAndThenNothing) {
+  const auto desired = desired_slices(kNode, cards(2), {});
+  const SlicePlan first = plan_slices(desired, {}, 0);
+  EXPECT_EQ(first.generation, 1);
+  ASSERT_EQ(first.create.size(), 1U);
+  EXPECT_EQ(first.create[0].generation, 1);
+  const SlicePlan second = plan_slices(desired, apply(first, {}), first.generation);
+  EXPECT_TRUE(second.empty()) << "the times that the API server adds to taints are no difference";
+}
+
+TEST(PlanSlices, AHealthChangeTouchesOneSliceAndKeepsTheGeneration) {
+  auto list = cards(65);
+  const SlicePlan first = plan_slices(desired_slices(kNode, list, {}), {}, 0);
+  const auto current = apply(first, {});
+  list[64].healthy = false;
+  const SlicePlan plan = plan_slices(desired_slices(kNode, list, {}), current, first.generation);
+  EXPECT_TRUE(plan.create.empty());
+  EXPECT_TRUE(plan.remove.empty());
+  ASSERT_EQ(plan.update.size(), 1U);
+  EXPECT_EQ(plan.update[0].meta.name, "node-1-heddle-nvidia-1");
+  EXPECT_EQ(plan.update[0].generation, 1);
+  EXPECT_EQ(plan.update[0].meta.resource_version, "2");
+  ASSERT_EQ(plan.update[0].devices[0].taints.size(), 2U);
+  EXPECT_TRUE(plan.update[0].devices[0].taints[0].added.has_value()) << "a taint that stays keeps its time";
+  EXPECT_FALSE(plan.update[0].devices[0].taints[1].added.has_value());
+}
+
+TEST(PlanSlices, AWipeByTheKubeletIsMadeGoodInTheSameGeneration) {
+  const auto desired = desired_slices(kNode, cards(65), {});
+  auto current = apply(plan_slices(desired, {}, 6), {});
+  const SlicePlan all_gone = plan_slices(desired, {}, 6);
+  EXPECT_EQ(all_gone.create.size(), 2U);
+  EXPECT_EQ(all_gone.generation, 6);
+  current.pop_back();
+  const SlicePlan one_gone = plan_slices(desired, current, 6);
+  EXPECT_EQ(one_gone.create.size(), 1U);
+  EXPECT_TRUE(one_gone.update.empty());
+}
+
+TEST(PlanSlices, ANewSetIsANewGenerationOfAllSlices) {
+  const auto before = apply(plan_slices(desired_slices(kNode, cards(64), {}), {}, 0), {});
+  const SlicePlan grown = plan_slices(desired_slices(kNode, cards(65), {}), before, 0);
+  EXPECT_EQ(grown.generation, 2);
+  ASSERT_EQ(grown.update.size(), 1U);
+  EXPECT_EQ(grown.update[0].pool_slice_count, 2);
+  EXPECT_EQ(grown.create.size(), 1U);
+  const auto after = apply(grown, before);
+  const SlicePlan shrunk = plan_slices(desired_slices(kNode, cards(3), {}), after, 2);
+  EXPECT_EQ(shrunk.generation, 3);
+  EXPECT_EQ(shrunk.remove, std::vector<std::string>{"node-1-heddle-nvidia-1"});
+}
+
+TEST(PlanSlices, RemovesStraysOfThisDriver) {
+  auto desired = desired_slices(kNode, cards(1), {});
+  auto current = apply(plan_slices(desired, {}, 0), {});
+  model::ResourceSlice stray = current[0];
+  stray.meta.name = "left-over";
+  current.push_back(stray);
+  const SlicePlan plan = plan_slices(desired, current, 0);
+  EXPECT_EQ(plan.remove, std::vector<std::string>{"left-over"});
+  EXPECT_EQ(plan.update.size(), 1U) << "the set changed";
+}
+
+TEST(ForeignOwners, ByUuidByPciAddressAndByDevicePlugin) {
+  auto list = cards(3);
+  list[0].pci_bus_id = "0000:01:00.0";
+  list[1].pci_bus_id = "0000:02:00.0";
+  list[2].pci_bus_id = "0000:03:00.0";
+  model::ResourceSlice other;
+  other.driver = "gpu.nvidia.com";
+  other.devices.resize(2);
+  other.devices[0].attributes["uuid"] = std::string("GPU-0");
+  other.devices[1].attributes["resource.kubernetes.io/pciBusID"] = std::string("0000:02:00.0");
+  model::ResourceSlice own = other;
+  own.driver = kDriver;
+  own.devices[0].attributes["uuid"] = std::string("GPU-2");
+  const auto owners = foreign_owners(list, {other, own}, {});
+  EXPECT_EQ(owners, (std::map<std::string, std::string>{{"GPU-0", "gpu.nvidia.com"}, {"GPU-1", "gpu.nvidia.com"}}));
+  EXPECT_TRUE(foreign_owners(list, {}, {{"nvidia.com/gpu", Quantity::from_int(0)}}).empty());
+  EXPECT_EQ(foreign_owners(list, {}, {{"nvidia.com/gpu", Quantity::from_int(3)}}).size(), 3U);
+}
+
+}  // namespace
+}  // namespace heddle::agent
