@@ -34,6 +34,9 @@ Card& card() {
   return the_card;
 }
 
+bool capturing = false;
+size_t captured_nodes = 0;
+
 uint64_t allocate_locked(Card& c, uint64_t bytes) {
   if (bytes >= kBlock / 2) {
     const uint64_t blocks = (bytes + kBlock - 1) / kBlock;
@@ -156,8 +159,30 @@ API CUresult cuStreamCreate(CUstream* stream, unsigned int) {
 API CUresult cuStreamSynchronize(CUstream) {
   return CUDA_SUCCESS;
 }
+// One capture at a time; whatever is put on the stream meanwhile becomes a node.
+API CUresult cuStreamBeginCapture_v2(CUstream, CUstreamCaptureMode) {
+  capturing = true;
+  captured_nodes = 0;
+  return CUDA_SUCCESS;
+}
+API CUresult cuStreamEndCapture(CUstream, CUgraph* graph) {
+  capturing = false;
+  *graph = reinterpret_cast<CUgraph>(uintptr_t{0x6000});
+  return CUDA_SUCCESS;
+}
+API CUresult cuGraphGetNodes(CUgraph, CUgraphNode*, size_t* count) {
+  *count = captured_nodes;
+  return CUDA_SUCCESS;
+}
+API CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph, unsigned long long) {
+  *exec = reinterpret_cast<CUgraphExec>(uintptr_t{0x7000});
+  return CUDA_SUCCESS;
+}
+API CUresult cuGraphLaunch(CUgraphExec, CUstream) {
+  return CUDA_SUCCESS;
+}
 API CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  *status = capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
 API CUresult cuEventCreate(CUevent* event, unsigned int) {
@@ -187,6 +212,7 @@ API CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char*) {
 }
 API CUresult cuLaunchKernel(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
                             unsigned int, unsigned int, CUstream, void**, void**) {
+  if (capturing) ++captured_nodes;
   return CUDA_SUCCESS;
 }
 API CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_t,

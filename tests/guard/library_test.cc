@@ -284,6 +284,21 @@ TEST_F(GuardTest, SilentUnlessAskedAndThenOneLine) {
   EXPECT_NE(log[0].find("usage file is missing or damaged"), std::string::npos) << log[0];
 }
 
+TEST_F(GuardTest, ACaptureHoldsTheProgramsOwnLaunchesAndNothingElse) {
+  give(100, 30);
+  Probe p = probe();
+  ASSERT_EQ(p.code("init"), kOk);
+  ASSERT_EQ(p.code("ctx 0"), kOk);
+  ASSERT_EQ(p.code("stream"), kOk);
+  ASSERT_EQ(p.code("kernel 1"), kOk);
+  // Launches before it leave a segment open, which must not be closed inside the capture.
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(p.code("launch"), kOk);
+  const auto answer = p.tell("graph 50 20");
+  ASSERT_EQ(answer.size(), 4u);
+  EXPECT_EQ(answer[0], kOk);
+  EXPECT_EQ(answer[1], 50);
+}
+
 TEST_F(GuardTest, CountsLaunchesForTheAgent) {
   give(100);
   Probe p = probe();

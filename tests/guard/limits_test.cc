@@ -143,7 +143,6 @@ TEST_F(LimitsTest, ContextsAreChargedOnEveryDeviceAndGiveBackWhatTheyOwned) {
   step(p, "init");
   const int64_t one = step(p, "ctx 0");
   step(p, "alloc 100000000");
-  p.code("array 512 512");
   step(p, "ctx 1");
   step(p, "alloc 100000000");
   EXPECT_EQ(charged_on(1), kContext + 96 * kMiB);

@@ -94,7 +94,7 @@ TEST_F(ShareTest, AProcessThatWasKilledLeavesNoDebtBehind) {
   EXPECT_GE(got, 15);
 }
 
-TEST_F(ShareTest, GraphsAreLimitedAndCaptureIsLeftAlone) {
+TEST_F(ShareTest, GraphsAreLimited) {
   give(30);
   Probe p = start(500);
   const auto answer = p.tell("graph 10 " + std::to_string(kMilliseconds));
