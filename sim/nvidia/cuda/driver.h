@@ -75,6 +75,7 @@ struct Driver {
   std::vector<std::unique_ptr<Device>> devices;
   std::set<Context*> contexts;
   std::map<CUdeviceptr, Range> ranges;
+  std::map<CUdeviceptr, std::uint64_t> reservations;  // of cuMemAddressReserve: address to size
   unsigned long long next_id = 1;
 };
 

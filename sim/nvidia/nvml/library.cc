@@ -12,8 +12,7 @@
 namespace nvsim {
 namespace {
 
-// The library's own state. Views are never destroyed: closing a state file would drop the record locks that libcuda
-// holds in the same process, and other threads may still be in a call.
+// The library's own state. Views are never destroyed: other threads may still be in a call.
 struct Library {
   std::mutex mutex;
   ForkMark mark;

@@ -181,14 +181,8 @@ bool Card::take_alive_lock(int slot) {
   return pin != MAP_FAILED;
 }
 
-void Card::take_pid_lock() {
-  struct flock lock = byte_lock(F_WRLCK, kPidByte + slot_);
-  lock_call(file_.descriptor(), F_SETLK, lock);
-}
-
 bool Card::attach() {
   if (slot_ >= 0) {
-    take_pid_lock();
     return true;
   }
   CardState& card = state();
@@ -209,8 +203,7 @@ bool Card::attach() {
   // The records of an earlier process bear numbers that this one will use again.
   std::fill(std::begin(slot.events), std::end(slot.events), Event{});
   slot_ = index;
-  // After the last close of another descriptor of this file: such a close drops the record locks of the process.
-  take_pid_lock();
+  pid_holder_ = PidHolder::start(file_.path(), kPidByte + index);
   card.used_mask |= 1ULL << index;
   return true;
 }
@@ -220,8 +213,7 @@ void Card::detach() {
     return;
   }
   state().used_mask &= ~(1ULL << slot_);
-  struct flock lock = byte_lock(F_UNLCK, kPidByte + slot_);
-  lock_call(file_.descriptor(), F_SETLK, lock);
+  pid_holder_.reset();
   munmap(pin_, kPage);
   pin_ = nullptr;
   slot_ = -1;
@@ -239,13 +231,9 @@ std::int64_t Card::pid_of(int slot) {
   const ProcessSlot& process = state().slots[slot];
   struct flock lock = byte_lock(F_WRLCK, kPidByte + slot);
   if (lock_call(file_.descriptor(), F_GETLK, lock) == 0 && lock.l_type != F_UNLCK) {
-    seen_[slot] = {process.serial, lock.l_pid};
     return lock.l_pid;
   }
-  // Not locked as this process sees it: its own slot, or one whose program closed the descriptor since.
-  if (seen_[slot].serial == process.serial) {
-    return seen_[slot].pid;
-  }
+  // Not locked: the kernel of the process is too old for a holder.
   return process.pid_namespace == own_pid_namespace() ? process.own_pid : 0;
 }
 

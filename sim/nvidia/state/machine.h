@@ -5,9 +5,7 @@
 // a mapping without a descriptor. closefrom() cannot drop it, a forked child does not inherit it (MADV_DONTFORK), exec
 // and death end it. So the lock is the process's life, whatever happens to its descriptors; no time-out is involved.
 //
-// How its pid is known in another pid namespace: it also holds a POSIX record lock on a second byte; F_GETLK answers
-// with the holder's pid in the namespace of whoever asks. closefrom() drops that one, so it is taken again at the next
-// call and readers remember what they saw.
+// How its pid is known in another pid namespace: see pid_holder.h.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +15,7 @@
 #include <vector>
 
 #include "state/layout.h"
+#include "state/pid_holder.h"
 
 namespace nvsim {
 
@@ -94,18 +93,12 @@ class Card {
   bool alive(int slot);
   void reap();
   bool take_alive_lock(int slot);
-  void take_pid_lock();
-
-  struct SeenPid {
-    std::uint64_t serial = 0;
-    std::int64_t pid = 0;
-  };
 
   std::mutex mutex_;
   SharedFile file_;
   int slot_ = -1;
   void* pin_ = nullptr;  // the mapping that keeps the liveness lock
-  SeenPid seen_[kMaxProcesses];
+  std::unique_ptr<PidHolder> pid_holder_;
 };
 
 // What this process can see of the machine.

@@ -1,0 +1,496 @@
+#include "cuda/graph.h"
+
+#include <algorithm>
+
+#include "cuda/work.h"
+
+namespace nvsim {
+namespace {
+
+Graph* graph_of(CUgraph handle) { return reinterpret_cast<Graph*>(handle); }
+Node* node_of(CUgraphNode handle) { return reinterpret_cast<Node*>(handle); }
+
+// Adds a node made by `fill(Node&)`, which may refuse.
+template <typename Fill>
+CUresult add_node(CUgraphNode* out, CUgraph handle, const CUgraphNode* before, std::size_t count, CUgraphNodeType type,
+                  Fill fill) {
+  if (const CUresult code = check_ready(); code != CUDA_SUCCESS) {
+    return code;
+  }
+  if (out == nullptr || handle == nullptr || (count > 0 && before == nullptr)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Graph& graph = *graph_of(handle);
+  auto node = std::make_unique<Node>();
+  node->type = type;
+  node->graph = &graph;
+  node->index = graph.nodes.size();
+  for (std::size_t index = 0; index < count; ++index) {
+    if (before[index] == nullptr || node_of(before[index])->graph != &graph) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    node->before.push_back(node_of(before[index]));
+  }
+  if (const CUresult code = fill(*node); code != CUDA_SUCCESS) {
+    return code;
+  }
+  *out = reinterpret_cast<CUgraphNode>(node.get());
+  graph.nodes.push_back(std::move(node));
+  return CUDA_SUCCESS;
+}
+
+CUDA_KERNEL_NODE_PARAMS widen(const CUDA_KERNEL_NODE_PARAMS_v1& from) {
+  CUDA_KERNEL_NODE_PARAMS to = {};
+  to.func = from.func;
+  to.gridDimX = from.gridDimX;
+  to.gridDimY = from.gridDimY;
+  to.gridDimZ = from.gridDimZ;
+  to.blockDimX = from.blockDimX;
+  to.blockDimY = from.blockDimY;
+  to.blockDimZ = from.blockDimZ;
+  to.sharedMemBytes = from.sharedMemBytes;
+  to.kernelParams = from.kernelParams;
+  to.extra = from.extra;
+  return to;
+}
+
+CUDA_KERNEL_NODE_PARAMS_v1 narrow(const CUDA_KERNEL_NODE_PARAMS& from) {
+  return {from.func,      from.gridDimX,  from.gridDimY,       from.gridDimZ,     from.blockDimX,
+          from.blockDimY, from.blockDimZ, from.sharedMemBytes, from.kernelParams, from.extra};
+}
+
+CUresult kernel_cost(const CUDA_KERNEL_NODE_PARAMS& kernel, const Card& card, Cost& cost) {
+  const unsigned grid[3] = {kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ};
+  const unsigned block[3] = {kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ};
+  // A node names a function or a context-independent kernel.
+  const void* function = kernel.func != nullptr ? static_cast<const void*>(kernel.func) : kernel.kern;
+  return launch_cost(kernel_of(function), grid, block, card, cost);
+}
+
+std::vector<std::vector<std::size_t>> dependencies(const Graph& graph) {
+  std::vector<std::vector<std::size_t>> before(graph.nodes.size());
+  for (const auto& node : graph.nodes) {
+    for (const Node* other : node->before) {
+      before[node->index].push_back(other->index);
+    }
+  }
+  return before;
+}
+
+std::uint64_t allocated_bytes(const Graph& graph) {
+  std::uint64_t bytes = 0;
+  for (const auto& node : graph.nodes) {
+    if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+      bytes += round_up(node->allocation.bytesize, kGranularity);
+    }
+    bytes += node->child != nullptr ? allocated_bytes(*node->child) : 0;
+  }
+  return bytes;
+}
+
+CUresult instantiate(CUgraphExec* out, CUgraph handle) {
+  return with_context([&](Context& context) {
+    if (out == nullptr || handle == nullptr) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    const Graph& graph = *graph_of(handle);
+    auto made = std::make_unique<Executable>();
+    made->device = context.device;
+    made->before = dependencies(graph);
+    const Card& card = *context.device->card;
+    if (const CUresult code = graph_costs(graph, card, made->costs); code != CUDA_SUCCESS) {
+      return code;
+    }
+    made->whole = total_cost(made->costs, made->before, card);
+    made->charged = allocated_bytes(graph);
+    if (const CUresult code = charge(*context.device, made->charged); code != CUDA_SUCCESS) {
+      return code;
+    }
+    *out = reinterpret_cast<CUgraphExec>(made.release());
+    return CUDA_SUCCESS;
+  });
+}
+
+// Runs `body(Executable&)`.
+template <typename Body>
+CUresult with_executable(CUgraphExec handle, Body body) {
+  return with_context([&](Context&) {
+    return handle == nullptr ? CUDA_ERROR_INVALID_VALUE : body(*reinterpret_cast<Executable*>(handle));
+  });
+}
+
+template <typename Body>
+CUresult with_kernel_node(CUgraphNode handle, const void* argument, Body body) {
+  if (const CUresult code = check_ready(); code != CUDA_SUCCESS) {
+    return code;
+  }
+  if (handle == nullptr || argument == nullptr || node_of(handle)->type != CU_GRAPH_NODE_TYPE_KERNEL) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  body(*node_of(handle));
+  return CUDA_SUCCESS;
+}
+
+CUresult set_executable_kernel(CUgraphExec handle, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS& kernel) {
+  return with_executable(handle, [&](Executable& executable) {
+    if (node == nullptr || node_of(node)->index >= executable.costs.size()) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    const Card& card = *executable.device->card;
+    const CUresult code = kernel_cost(kernel, card, executable.costs[node_of(node)->index]);
+    executable.whole = total_cost(executable.costs, executable.before, card);
+    return code;
+  });
+}
+
+CUresult update(CUgraphExec handle, CUgraph graph, CUgraphExecUpdateResult* result) {
+  return with_executable(handle, [&](Executable& executable) {
+    const bool same = graph != nullptr && dependencies(*graph_of(graph)) == executable.before;
+    *result = same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    if (!same) {
+      return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    }
+    const Card& card = *executable.device->card;
+    std::vector<Cost> costs;
+    const CUresult code = graph_costs(*graph_of(graph), card, costs);
+    if (code == CUDA_SUCCESS) {
+      executable.costs = costs;
+      executable.whole = total_cost(costs, executable.before, card);
+    }
+    return code;
+  });
+}
+
+// Answers a list with the counting protocol of the graph queries.
+CUresult answer_nodes(const std::vector<Node*>& found, CUgraphNode* out, std::size_t* count) {
+  if (count == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (std::size_t index = 0; out != nullptr && index < *count; ++index) {
+    out[index] = index < found.size() ? reinterpret_cast<CUgraphNode>(found[index]) : nullptr;
+  }
+  *count = out == nullptr ? found.size() : std::min(*count, found.size());
+  return CUDA_SUCCESS;
+}
+
+CUresult list_nodes(CUgraph graph, CUgraphNode* out, std::size_t* count, bool (*wanted)(const Node&)) {
+  if (const CUresult code = check_ready(); code != CUDA_SUCCESS || graph == nullptr) {
+    return code != CUDA_SUCCESS ? code : CUDA_ERROR_INVALID_VALUE;
+  }
+  std::vector<Node*> found;
+  for (const auto& node : graph_of(graph)->nodes) {
+    if (wanted(*node)) {
+      found.push_back(node.get());
+    }
+  }
+  return answer_nodes(found, out, count);
+}
+
+void destroy_graph(Graph* graph) {
+  for (const auto& node : graph->nodes) {
+    if (node->child != nullptr) {
+      destroy_graph(node->child);
+    }
+    if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && node->allocation.dptr != 0) {
+      const std::lock_guard guard(driver().mutex);
+      if (driver().ranges.erase(node->allocation.dptr) > 0) {
+        unmap_addresses(node->allocation.dptr, round_up(node->allocation.bytesize, kGranularity));
+      }
+    }
+  }
+  delete graph;
+}
+
+}  // namespace
+
+std::unique_ptr<Graph> copy_graph(const Graph& graph) {
+  auto copy = std::make_unique<Graph>();
+  for (const auto& node : graph.nodes) {
+    auto made = std::make_unique<Node>(*node);
+    made->graph = copy.get();
+    made->allocation.dptr = 0;  // the addresses stay with the original
+    made->child = node->child == nullptr ? nullptr : copy_graph(*node->child).release();
+    copy->nodes.push_back(std::move(made));
+  }
+  for (const auto& node : copy->nodes) {
+    for (Node*& other : node->before) {
+      other = copy->nodes[other->index].get();
+    }
+  }
+  return copy;
+}
+
+CUresult graph_costs(const Graph& graph, const Card& card, std::vector<Cost>& costs) {
+  costs.assign(graph.nodes.size(), Cost{});
+  for (const auto& node : graph.nodes) {
+    Cost& cost = costs[node->index];
+    CUresult code = CUDA_SUCCESS;
+    if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) {
+      code = kernel_cost(node->kernel, card, cost);
+    } else if (node->child != nullptr) {
+      std::vector<Cost> inner;
+      code = graph_costs(*node->child, card, inner);
+      cost = code == CUDA_SUCCESS ? total_cost(inner, dependencies(*node->child), card) : cost;
+    }
+    if (code != CUDA_SUCCESS) {
+      return code;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+Cost total_cost(const std::vector<Cost>& costs, const std::vector<std::vector<std::size_t>>& before, const Card& card) {
+  const auto sms = static_cast<std::int64_t>(const_cast<Card&>(card).config().sms);
+  std::vector<std::int64_t> end(costs.size(), 0);
+  Cost whole;
+  std::int64_t area = 0;
+  // Dependencies can point forward; each pass settles at least one more node of every path.
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t index = 0; index < costs.size(); ++index) {
+      std::int64_t start = 0;
+      for (const std::size_t other : before[index]) {
+        start = std::max(start, end[other]);
+      }
+      const std::int64_t finish = start + costs[index].duration_ns;
+      moved = moved || finish > end[index];
+      end[index] = std::max(end[index], finish);
+    }
+  }
+  for (std::size_t index = 0; index < costs.size(); ++index) {
+    whole.duration_ns = std::max(whole.duration_ns, end[index]);
+    whole.sms = std::max(whole.sms, costs[index].sms);
+    area += costs[index].duration_ns * costs[index].sms;
+  }
+  whole.duration_ns = std::max(whole.duration_ns, area / sms);
+  return whole;
+}
+
+}  // namespace nvsim
+
+using nvsim::add_node;
+using nvsim::Executable;
+using nvsim::Graph;
+using nvsim::graph_of;
+using nvsim::Node;
+using nvsim::node_of;
+using nvsim::with_executable;
+
+CUresult cuGraphCreate(CUgraph* out, unsigned int flags) {
+  if (const CUresult code = nvsim::check_ready(); code != CUDA_SUCCESS) {
+    return code;
+  }
+  if (out == nullptr || flags != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *out = reinterpret_cast<CUgraph>(new Graph());
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphDestroy(CUgraph graph) {
+  if (const CUresult code = nvsim::check_ready(); code != CUDA_SUCCESS || graph == nullptr) {
+    return code != CUDA_SUCCESS ? code : CUDA_ERROR_INVALID_VALUE;
+  }
+  nvsim::destroy_graph(graph_of(graph));
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphClone(CUgraph* out, CUgraph graph) {
+  if (const CUresult code = nvsim::check_ready(); code != CUDA_SUCCESS) {
+    return code;
+  }
+  if (out == nullptr || graph == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *out = reinterpret_cast<CUgraph>(nvsim::copy_graph(*graph_of(graph)).release());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* before, size_t count,
+                                 const CUDA_KERNEL_NODE_PARAMS* kernel) {
+  return add_node(out, graph, before, count, CU_GRAPH_NODE_TYPE_KERNEL, [&](Node& node) {
+    if (kernel == nullptr || (kernel->func == nullptr && kernel->kern == nullptr)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    node.kernel = *kernel;
+    return CUDA_SUCCESS;
+  });
+}
+CUresult cuGraphAddKernelNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* before, size_t count,
+                              const CUDA_KERNEL_NODE_PARAMS_v1* kernel) {
+  const CUDA_KERNEL_NODE_PARAMS wide = kernel == nullptr ? CUDA_KERNEL_NODE_PARAMS{} : nvsim::widen(*kernel);
+  return cuGraphAddKernelNode_v2(out, graph, before, count, &wide);
+}
+CUresult cuGraphAddEmptyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* before, size_t count) {
+  return add_node(out, graph, before, count, CU_GRAPH_NODE_TYPE_EMPTY, [](Node&) { return CUDA_SUCCESS; });
+}
+// Copies and fills take their place in the order, but no time, and change no content.
+CUresult cuGraphAddMemcpyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* before, size_t count,
+                              const CUDA_MEMCPY3D* copy, CUcontext) {
+  return add_node(out, graph, before, count, CU_GRAPH_NODE_TYPE_MEMCPY,
+                  [&](Node&) { return copy == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; });
+}
+CUresult cuGraphAddMemsetNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* before, size_t count,
+                              const CUDA_MEMSET_NODE_PARAMS* fill, CUcontext) {
+  return add_node(out, graph, before, count, CU_GRAPH_NODE_TYPE_MEMSET,
+                  [&](Node&) { return fill == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; });
+}
+CUresult cuGraphAddChildGraphNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* before, size_t count,
+                                  CUgraph child) {
+  return add_node(out, graph, before, count, CU_GRAPH_NODE_TYPE_GRAPH, [&](Node& node) {
+    if (child == nullptr || child == graph) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    node.child = nvsim::copy_graph(*graph_of(child)).release();
+    return CUDA_SUCCESS;
+  });
+}
+
+// The address is known at once; the memory is taken when the graph is instantiated, as the driver reserves it then.
+CUresult cuGraphAddMemAllocNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* before, size_t count,
+                                CUDA_MEM_ALLOC_NODE_PARAMS* wish) {
+  return add_node(out, graph, before, count, CU_GRAPH_NODE_TYPE_MEM_ALLOC, [&](Node& node) {
+    if (wish == nullptr || wish->bytesize == 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    nvsim::Range range;
+    range.size = wish->bytesize;
+    range.span = nvsim::round_up(wish->bytesize, nvsim::kGranularity);
+    range.base = nvsim::map_addresses(range.span, false);
+    range.kind = nvsim::Kind::kIpc;  // not freeable by cuMemFree, and charged elsewhere
+    range.device = nvsim::device_at(wish->poolProps.location.id);
+    if (range.base == 0 || range.device == nullptr) {
+      return range.base == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
+    }
+    nvsim::add_range(range);
+    wish->dptr = range.base;
+    node.allocation = *wish;
+    return CUDA_SUCCESS;
+  });
+}
+CUresult cuGraphMemAllocNodeGetParams(CUgraphNode handle, CUDA_MEM_ALLOC_NODE_PARAMS* out) {
+  if (handle == nullptr || out == nullptr || node_of(handle)->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *out = node_of(handle)->allocation;
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphAddMemFreeNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* before, size_t count,
+                               CUdeviceptr address) {
+  return add_node(out, graph, before, count, CU_GRAPH_NODE_TYPE_MEM_FREE, [&](Node& node) {
+    node.freed = address;
+    return address == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  });
+}
+CUresult cuDeviceGraphMemTrim(CUdevice device) {
+  return nvsim::device_at(device) == nullptr ? CUDA_ERROR_INVALID_DEVICE : nvsim::check_ready();
+}
+
+CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, size_t count) {
+  if (const CUresult code = nvsim::check_ready(); code != CUDA_SUCCESS) {
+    return code;
+  }
+  for (size_t index = 0; index < count; ++index) {
+    if (from == nullptr || to == nullptr || node_of(from[index])->graph != graph_of(graph) ||
+        node_of(to[index])->graph != graph_of(graph) || from[index] == to[index]) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    node_of(to[index])->before.push_back(node_of(from[index]));
+  }
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
+  return nvsim::list_nodes(graph, nodes, count, [](const Node&) { return true; });
+}
+CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
+  return nvsim::list_nodes(graph, nodes, count, [](const Node& node) { return node.before.empty(); });
+}
+CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
+  if (node == nullptr || type == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *type = node_of(node)->type;
+  return nvsim::check_ready();
+}
+CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode* nodes, size_t* count) {
+  return node == nullptr ? CUDA_ERROR_INVALID_VALUE : nvsim::answer_nodes(node_of(node)->before, nodes, count);
+}
+
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS* out) {
+  return nvsim::with_kernel_node(handle, out, [&](Node& node) { *out = node.kernel; });
+}
+CUresult cuGraphKernelNodeGetParams(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS_v1* out) {
+  return nvsim::with_kernel_node(handle, out, [&](Node& node) { *out = nvsim::narrow(node.kernel); });
+}
+CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode handle, const CUDA_KERNEL_NODE_PARAMS* kernel) {
+  return nvsim::with_kernel_node(handle, kernel, [&](Node& node) { node.kernel = *kernel; });
+}
+CUresult cuGraphKernelNodeSetParams(CUgraphNode handle, const CUDA_KERNEL_NODE_PARAMS_v1* kernel) {
+  return nvsim::with_kernel_node(handle, kernel, [&](Node& node) { node.kernel = nvsim::widen(*kernel); });
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph graph, unsigned long long) {
+  return nvsim::instantiate(out, graph);
+}
+CUresult cuGraphInstantiate(CUgraphExec* out, CUgraph graph, CUgraphNode*, char*, size_t) {
+  return nvsim::instantiate(out, graph);
+}
+CUresult cuGraphInstantiate_v2(CUgraphExec* out, CUgraph graph, CUgraphNode*, char*, size_t) {
+  return nvsim::instantiate(out, graph);
+}
+CUresult cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
+  const CUresult code = nvsim::instantiate(out, graph);
+  if (parameters != nullptr) {
+    parameters->result_out = code == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
+    parameters->hErrNode_out = nullptr;
+  }
+  return code;
+}
+
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS* kernel) {
+  return kernel == nullptr ? CUDA_ERROR_INVALID_VALUE : nvsim::set_executable_kernel(exec, node, *kernel);
+}
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1* kernel) {
+  return kernel == nullptr ? CUDA_ERROR_INVALID_VALUE
+                           : nvsim::set_executable_kernel(exec, node, nvsim::widen(*kernel));
+}
+CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* info) {
+  if (info == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *info = {};
+  return nvsim::update(exec, graph, &info->result);
+}
+CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode* error, CUgraphExecUpdateResult* result) {
+  if (result == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (error != nullptr) {
+    *error = nullptr;
+  }
+  return nvsim::update(exec, graph, result);
+}
+
+CUresult cuGraphUpload(CUgraphExec exec, CUstream) {
+  return with_executable(exec, [](Executable&) { return CUDA_SUCCESS; });
+}
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle) {
+  return nvsim::with_context([&](nvsim::Context& context) {
+    nvsim::Stream stream;
+    if (const CUresult code = nvsim::stream_of(context, handle, stream); code != CUDA_SUCCESS) {
+      return code;
+    }
+    const auto* executable = reinterpret_cast<Executable*>(exec);
+    if (executable == nullptr || executable->device != stream.context->device) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    return executable->whole.duration_ns == 0
+               ? CUDA_SUCCESS
+               : nvsim::queue_kernel(stream, executable->whole.duration_ns, executable->whole.sms);
+  });
+}
+CUresult cuGraphExecDestroy(CUgraphExec exec) {
+  return with_executable(exec, [](Executable& executable) {
+    nvsim::uncharge(*executable.device, executable.charged);
+    delete &executable;
+    return CUDA_SUCCESS;
+  });
+}
