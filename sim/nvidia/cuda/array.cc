@@ -130,11 +130,15 @@ CUresult describe(Handle handle, Out* out, Body body) {
   });
 }
 
-unsigned narrow(std::size_t value) { return static_cast<unsigned>(value); }
+unsigned narrow(std::size_t value) {
+  return static_cast<unsigned>(value);
+}
 
 }  // namespace
 
-Array* array_of(CUarray handle) { return reinterpret_cast<Array*>(handle); }
+Array* array_of(CUarray handle) {
+  return reinterpret_cast<Array*>(handle);
+}
 
 }  // namespace nvsim
 

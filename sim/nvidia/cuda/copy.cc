@@ -12,7 +12,9 @@ namespace {
 
 enum class Order { kWait, kNow };
 
-void* host(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
+void* host(CUdeviceptr address) {
+  return reinterpret_cast<void*>(address);
+}
 
 CUresult settle_default_stream(Context& context, Order order) {
   Stream stream = {&context, 0, 0, 0, 1};
@@ -41,7 +43,9 @@ CUresult copy(CUdeviceptr to, CUdeviceptr from, std::uint64_t size, Ends ends, O
   });
 }
 
-CUdeviceptr address_of(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
+CUdeviceptr address_of(const void* pointer) {
+  return reinterpret_cast<CUdeviceptr>(pointer);
+}
 
 template <typename Value>
 CUresult fill(CUdeviceptr to, Value value, std::uint64_t count, Order order) {
@@ -107,8 +111,7 @@ struct Box {
 };
 
 bool fits(const Side& side, std::uint64_t offset, const Box& box) {
-  const std::uint64_t end =
-      offset + (box.depth - 1) * side.slice + (box.height - 1) * side.pitch + box.width;
+  const std::uint64_t end = offset + (box.depth - 1) * side.slice + (box.height - 1) * side.pitch + box.width;
   return side.room == 0 || end <= side.room;
 }
 
@@ -218,7 +221,9 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t size, CUs
 CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t size) {
   return copy(address_of(to), from, size, nvsim::kFromDevice, Order::kWait);
 }
-CUresult cuMemcpyDtoH(void* to, CUdeviceptr_v1 from, unsigned int size) { return cuMemcpyDtoH_v2(to, from, size); }
+CUresult cuMemcpyDtoH(void* to, CUdeviceptr_v1 from, unsigned int size) {
+  return cuMemcpyDtoH_v2(to, from, size);
+}
 CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t size, CUstream) {
   return copy(address_of(to), from, size, nvsim::kFromDevice, Order::kNow);
 }
@@ -255,16 +260,36 @@ CUresult cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from
               Order::kWait);
 }
 
-CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* wish) { return nvsim::copy_2d(wish, Order::kWait); }
-CUresult cuMemcpy2D(const CUDA_MEMCPY2D_v1* wish) { return nvsim::copy_2d(wish, Order::kWait); }
-CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* wish) { return nvsim::copy_2d(wish, Order::kWait); }
-CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1* wish) { return nvsim::copy_2d(wish, Order::kWait); }
-CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* wish, CUstream) { return nvsim::copy_2d(wish, Order::kNow); }
-CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1* wish, CUstream) { return nvsim::copy_2d(wish, Order::kNow); }
-CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* wish) { return nvsim::copy_3d(wish, Order::kWait); }
-CUresult cuMemcpy3D(const CUDA_MEMCPY3D_v1* wish) { return nvsim::copy_3d(wish, Order::kWait); }
-CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* wish, CUstream) { return nvsim::copy_3d(wish, Order::kNow); }
-CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1* wish, CUstream) { return nvsim::copy_3d(wish, Order::kNow); }
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* wish) {
+  return nvsim::copy_2d(wish, Order::kWait);
+}
+CUresult cuMemcpy2D(const CUDA_MEMCPY2D_v1* wish) {
+  return nvsim::copy_2d(wish, Order::kWait);
+}
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* wish) {
+  return nvsim::copy_2d(wish, Order::kWait);
+}
+CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1* wish) {
+  return nvsim::copy_2d(wish, Order::kWait);
+}
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* wish, CUstream) {
+  return nvsim::copy_2d(wish, Order::kNow);
+}
+CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1* wish, CUstream) {
+  return nvsim::copy_2d(wish, Order::kNow);
+}
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* wish) {
+  return nvsim::copy_3d(wish, Order::kWait);
+}
+CUresult cuMemcpy3D(const CUDA_MEMCPY3D_v1* wish) {
+  return nvsim::copy_3d(wish, Order::kWait);
+}
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* wish, CUstream) {
+  return nvsim::copy_3d(wish, Order::kNow);
+}
+CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1* wish, CUstream) {
+  return nvsim::copy_3d(wish, Order::kNow);
+}
 
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
   return fill(to, value, count, Order::kWait);

@@ -7,8 +7,12 @@
 namespace nvsim {
 namespace {
 
-Graph* graph_of(CUgraph handle) { return reinterpret_cast<Graph*>(handle); }
-Node* node_of(CUgraphNode handle) { return reinterpret_cast<Node*>(handle); }
+Graph* graph_of(CUgraph handle) {
+  return reinterpret_cast<Graph*>(handle);
+}
+Node* node_of(CUgraphNode handle) {
+  return reinterpret_cast<Node*>(handle);
+}
 
 // Adds a node made by `fill(Node&)`, which may refuse.
 template <typename Fill>
@@ -449,8 +453,7 @@ CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, c
   return kernel == nullptr ? CUDA_ERROR_INVALID_VALUE : nvsim::set_executable_kernel(exec, node, *kernel);
 }
 CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1* kernel) {
-  return kernel == nullptr ? CUDA_ERROR_INVALID_VALUE
-                           : nvsim::set_executable_kernel(exec, node, nvsim::widen(*kernel));
+  return kernel == nullptr ? CUDA_ERROR_INVALID_VALUE : nvsim::set_executable_kernel(exec, node, nvsim::widen(*kernel));
 }
 CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* info) {
   if (info == nullptr) {

@@ -28,7 +28,7 @@ struct Graph {
 // An instantiated graph: one piece of work, as long as its longest path, and the memory that its nodes allocate.
 struct Executable {
   Device* device = nullptr;
-  std::vector<Cost> costs;                      // by node
+  std::vector<Cost> costs;                       // by node
   std::vector<std::vector<std::size_t>> before;  // by node
   Cost whole;
   std::uint64_t charged = 0;

@@ -12,7 +12,9 @@ CUresult give(void* out, Value value) {
   return CUDA_SUCCESS;
 }
 
-bool on_host(const Range& range) { return range.kind == Kind::kHost || range.kind == Kind::kRegistered; }
+bool on_host(const Range& range) {
+  return range.kind == Kind::kHost || range.kind == Kind::kRegistered;
+}
 
 // Caller holds the driver's mutex.
 CUresult read(void* out, CUpointer_attribute attribute, CUdeviceptr address) {

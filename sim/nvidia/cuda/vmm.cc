@@ -34,7 +34,9 @@ CUmemGenericAllocationHandle handle_of(Physical* physical) {
   return static_cast<CUmemGenericAllocationHandle>(reinterpret_cast<std::uintptr_t>(physical));
 }
 
-void* pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
+void* pointer(CUdeviceptr address) {
+  return reinterpret_cast<void*>(address);
+}
 
 void drop_if_unused(Physical* physical) {
   if (physical->references > 0 || physical->mappings > 0) {
@@ -264,7 +266,9 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
   }
   return flags != 0 ? CUDA_ERROR_INVALID_VALUE : nvsim::map(address, size, offset, nvsim::object(handle));
 }
-CUresult cuMemUnmap(CUdeviceptr address, size_t size) { return nvsim::unmap(address, size); }
+CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
+  return nvsim::unmap(address, size);
+}
 
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc* access, size_t count) {
   if (const CUresult code = check_ready(); code != CUDA_SUCCESS) {

@@ -1,6 +1,6 @@
 // Shows this process's pid to readers in other pid namespaces: holds a POSIX record lock whose holder's pid F_GETLK
-// translates. Record locks belong to a descriptor table, and any close of the file in that table drops them, so the lock is
-// held by a thread with a table of its own: nothing that the program does to its descriptors reaches it.
+// translates. Record locks belong to a descriptor table, and any close of the file in that table drops them, so the
+// lock is held by a thread with a table of its own: nothing that the program does to its descriptors reaches it.
 #pragma once
 
 #include <cstdint>
