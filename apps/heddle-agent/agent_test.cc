@@ -392,5 +392,37 @@ TEST_F(AgentTest, ACardInUseBeforeTheAgentCameIsForeignUntilItIsIdle) {
   ASSERT_TRUE(eventually([&] { return taints(1).size() == 1; }));
 }
 
+// Not a limit that a busy machine could break: only the memory is asserted. The latencies are printed, and written for
+// the benchmark when HEDDLE_AGENT_BENCH names a file.
+TEST_F(AgentTest, LatencyOfPrepareAndMemoryOfTheAgent) {
+  const std::string out = environment("HEDDLE_AGENT_BENCH");
+  const int rounds = out.empty() ? 5 : 200;
+  start();
+  ASSERT_TRUE(eventually([&] { return api_.list(kSlices).size() == 1; }));
+  std::vector<double> milliseconds;
+  for (int i = 0; i < rounds; ++i) {
+    const std::string uid = "b" + std::to_string(i);
+    put_claim(uid, "1Gi", 5);
+    const auto begin = std::chrono::steady_clock::now();
+    ASSERT_EQ(prepare({uid}).claims().at(uid).error(), "");
+    milliseconds.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    ASSERT_EQ(unprepare(uid), "");
+  }
+  std::sort(milliseconds.begin(), milliseconds.end());
+  const auto percentile = [&](size_t percent) { return milliseconds[(milliseconds.size() - 1) * percent / 100]; };
+  const auto status = read_file("/proc/" + std::to_string(pid_) + "/status");
+  ASSERT_TRUE(status);
+  const double rss_mib = std::stod(status->substr(status->find("VmRSS:") + 6)) / 1024;
+  const json result = {
+      {"agent.prepare_p50_ms", percentile(50)}, {"agent.prepare_p99_ms", percentile(99)}, {"agent.rss_mib", rss_mib}};
+  std::cout << result.dump() << "\n";
+  if (environment("HEDDLE_SANITIZED").empty()) {
+    EXPECT_LT(rss_mib, 40);
+  }
+  if (!out.empty()) {
+    ASSERT_TRUE(write_file_atomic(out, result.dump(2) + "\n", 0644));
+  }
+}
+
 }  // namespace
 }  // namespace heddle::agent

@@ -186,7 +186,9 @@ class Heddle:
                                {"NODE_NAME": self.cluster.node.name, "POD_UID": uid},
                                kubeconfig=kubeconfig, metrics_address="127.0.0.1",
                                metrics_port=self.metrics_ports["agent"], **flags)
-        self.agent = Process(self.cluster.scratch, "heddle-agent", [program("heddle-agent"), *arguments]).start()
+        # The simulated libraries find their machine by this; the agent hands its environment to the process that loads them.
+        self.agent = Process(self.cluster.scratch, "heddle-agent", [program("heddle-agent"), *arguments],
+                             env={"NVSIM_ROOT": str(self.driver_root)}).start()
         return self.agent
 
     def controller_process(self, name="controller-0", tap=None, webhook_port=None, **flags):
