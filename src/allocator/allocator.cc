@@ -50,7 +50,10 @@ class Search {
          const Limits& limits)
       : node_(node), claims_(claims), policy_(policy), assumption_(assumption), steps_left_(limits.steps) {
     values_.resize(claims.size());
-    for (size_t i = 0; i < claims.size(); ++i) values_[i].resize(claims[i].spec->constraints.size());
+    for (size_t i = 0; i < claims.size(); ++i) {
+      values_[i].resize(claims[i].spec->constraints.size());
+      constrained_ = constrained_ || !claims[i].spec->constraints.empty();
+    }
     solution_.claims.resize(claims.size());
     solution_.chosen.resize(claims.size());
     for (size_t i = 0; i < claims.size(); ++i) solution_.chosen[i].assign(claims[i].requests.size(), 0);
@@ -108,7 +111,10 @@ class Search {
   // Devices of one request are combinations, not permutations: the next slot starts behind the last one.
   Result<Step> slot(const Slot& at, size_t filled, size_t start) {
     if (filled == at.count) return request(at.claim, at.request + 1);
+    std::vector<const DeviceInfo*> failed;
     for (size_t i = start; i + (at.count - filled) <= at.candidates->size(); ++i) {
+      const auto same = [&](const DeviceInfo* other) { return interchangeable(*other, *(*at.candidates)[i].device); };
+      if (std::any_of(failed.begin(), failed.end(), same)) continue;
       if (steps_left_ == 0) {
         return fail(Code::kExhausted,
                     "the search for devices on node " + node_.node + " was given up before an answer");
@@ -121,6 +127,7 @@ class Search {
         if (step == Step::kDone) return step;
         give_back(at, candidate);
         if (step == Step::kTooMany) return step;
+        failed.push_back(candidate.device);
       }
       if (at.alternative->all) return Step::kNo;
     }
@@ -205,6 +212,28 @@ class Search {
     return can_hold(device, take, held_with_taken(device));
   }
 
+  // What failed with one of them fails with the other: everything that the rest of the search can ask gives the same
+  // answer. So n requests over m equal devices cost their combinations by kind, not by device.
+  bool interchangeable(const DeviceInfo& a, const DeviceInfo& b) const {
+    if (constrained_ || a.shape != b.shape || a.pool != b.pool || !a.counters.empty() || !b.counters.empty())
+      return false;
+    const Held left = held_with_taken(a);
+    const Held right = held_with_taken(b);
+    if (left.whole != right.whole || left.shares != right.shares || left.alone != right.alone ||
+        left.used != right.used) {
+      return false;
+    }
+    for (const PreparedClaim& claim : claims_) {
+      for (const PreparedRequest& request : claim.requests) {
+        for (const Alternative& alternative : request.alternatives) {
+          if (alternative.spec->admin_access || alternative.all) return false;
+          if (alternative.query->matches(a) != alternative.query->matches(b)) return false;
+        }
+      }
+    }
+    return true;
+  }
+
   // Counters of the pool that are left for this search, after everything held and assumed.
   bool counters_allow(const DeviceInfo& device) const {
     if (device.counters.empty()) return true;
@@ -285,6 +314,7 @@ class Search {
   const Policy& policy_;
   const Assumption& assumption_;
   uint64_t steps_left_;
+  bool constrained_ = false;  // some claim compares attributes
   std::vector<Taken> taken_;
   std::vector<std::vector<std::vector<const model::AttributeValue*>>> values_;  // by claim and constraint
   Solution solution_;

@@ -324,6 +324,19 @@ TEST_F(AllocatorTest, AClaimHasAtMost32Results) {
               HasSubstr("at most 32"));
 }
 
+// Ten shares over eight equal cards with room for nine: by device these are 8^9 ways, by kind a few hundred.
+TEST_F(AllocatorTest, EqualDevicesAreNotTriedOverAndOver) {
+  const auto shape = std::make_shared<const Shape>(make_shape(shared("x", "10Gi")).value());
+  for (int i = 0; i < 8; ++i) add_device(shared("d" + std::to_string(i), "10Gi")).shape = shape;
+  for (size_t i = 1; i < 8; ++i) {
+    devices_[i].held = {.whole = 0, .shares = 1, .alone = 0, .used = {*amount_of(q("4Gi"))}};
+  }
+  std::vector<model::ClaimSpec> claims(9, claim({memory_request("r", "5Gi")}));
+  EXPECT_EQ(run(claims), "d0; d0; d1; d2; d3; d4; d5; d6; d7");
+  claims.push_back(claim({memory_request("r", "5Gi")}));
+  EXPECT_EQ(run(claims), "no");
+}
+
 TEST_F(AllocatorTest, RunningOutOfStepsIsNotANo) {
   for (int i = 0; i < 30; ++i) add_device(device("d" + std::to_string(i), {{"x", int64_t{i}}}));
   const model::DeviceConstraint match{.requests = {}, .match_attribute = "d/x", .distinct_attribute = {}};

@@ -108,7 +108,8 @@ class State {
   void remove_pod_usage(const std::string& pod_uid);
 
   // Where the request can go. Best fit: the node and the card that are left with the least free after the grant.
-  // Errors: kInvalidArgument for what cannot be meant (unknown class, bad selector): names the claim and the field.
+  // Errors: kInvalidArgument or kUnsupported for what cannot be meant (unknown class, bad selector): names the claim
+  // and the field. kExhausted when the search was given up before an answer: neither yes nor no.
   [[nodiscard]] Result<Outcome> place(const PlacementRequest& request, SeededRandom& random) const;
 
   [[nodiscard]] std::vector<OverCommit> over_commits() const;

@@ -118,6 +118,9 @@ Result<std::optional<allocator::Solution>> solve_on(Placement& placement, const 
   return solution;
 }
 
+// So many nodes may be too hard to search before the whole call is given up.
+constexpr int kMaxGivenUp = 4;
+
 struct Best {
   const NodeEntry* node = nullptr;
   allocator::Solution solution;
@@ -127,6 +130,8 @@ struct Best {
 Result<std::optional<Best>> best_of(Placement& placement) {
   HEDDLE_TRY(const std::vector<Prospect> nodes, prospects(placement));
   std::optional<Best> best;
+  std::optional<Error> given_up;
+  int times_given_up = 0;
   const auto& preferred = placement.request.preferred_node;
   for (const Prospect& prospect : nodes) {
     if (best && preferred && best->node->view.node == *preferred) break;
@@ -134,12 +139,18 @@ Result<std::optional<Best>> best_of(Placement& placement) {
         (prospect.bound > best->solution.rank || prospect.free >= best->free)) {
       break;  // sorted: nothing behind can be better
     }
-    HEDDLE_TRY(std::optional<allocator::Solution> solution, solve_on(placement, *prospect.node, {}));
+    auto found = solve_on(placement, *prospect.node, {});
+    if (!found && found.error().code == Code::kExhausted && ++times_given_up < kMaxGivenUp) {
+      given_up = found.error();
+      continue;
+    }
+    HEDDLE_TRY(std::optional<allocator::Solution> solution, std::move(found));
     if (!solution) continue;
     const bool better = !best || solution->rank < best->solution.rank ||
                         (solution->rank == best->solution.rank && prospect.free < best->free);
     if (better) best = Best{prospect.node, *std::move(solution), prospect.free};
   }
+  if (!best && given_up) return tl::unexpected<Error>(*given_up);  // not a "no"
   return best;
 }
 
