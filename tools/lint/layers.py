@@ -23,10 +23,10 @@ ALLOWED = {
     "kube": ["base", "model", "codec"],
     "vendors": ["base", "model", "catalog"],
     "agent": ["base", "model", "catalog", "codec", "kube", "vendors", "guard"],
-    "controller": ["base", "model", "catalog", "codec", "kube", "engine", "dialects", "classes"],
-    "standalone": ["base", "model", "catalog", "codec", "kube", "engine", "vendors", "guard", "agent"],
-    "cli": ["base", "model", "catalog", "codec", "kube", "engine", "dialects", "classes", "controller", "standalone",
-            "vendors", "guard", "agent"],
+    "controller": ["base", "model", "catalog", "cel", "codec", "kube", "allocator", "engine", "dialects", "classes"],
+    "standalone": ["base", "model", "catalog", "cel", "codec", "kube", "allocator", "engine", "vendors", "guard", "agent"],
+    "cli": ["base", "model", "catalog", "cel", "codec", "kube", "allocator", "engine", "dialects", "classes",
+            "controller", "standalone", "vendors", "guard", "agent"],
 }
 # The core decides; it never talks to the network or a database.
 CORE_FORBIDDEN = re.compile(r"^(curl/|openssl/|grpc|sqlite3|boost/asio|boost/beast|prometheus/|sys/socket\.h)")
