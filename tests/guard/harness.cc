@@ -49,12 +49,17 @@ Probe::Probe(const std::string& guard_folder, const std::string& library_folder,
   std::vector<char*> pointers;
   for (std::string& text : texts) pointers.push_back(text.data());
   pointers.push_back(nullptr);
-  char* arguments[] = {setup.program.data(), setup.access.data(), nullptr};
+  std::vector<std::string> words{setup.program};
+  std::istringstream stream(setup.access);
+  for (std::string word; stream >> word;) words.push_back(word);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
   pid_ = fork();
   if (pid_ == 0) {
     dup2(to[0], 0);
     dup2(from[1], 1);
-    execve(arguments[0], arguments, pointers.data());
+    execve(arguments[0], arguments.data(), pointers.data());
     _exit(127);
   }
   close(to[0]);

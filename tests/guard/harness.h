@@ -39,7 +39,7 @@ class Probe {
  public:
   struct Setup {
     std::string program;                             // default: the probe
-    std::string access = "dlsym";                    // or "proc", "next"
+    std::string access = "dlsym";                    // or "proc"; the program's words
     std::map<std::string, std::string> environment;  // on top of the guard's and the driver's
     bool guarded = true;
   };

@@ -175,11 +175,47 @@ TEST_F(LimitsTest, MeasuresAContextWhereNobodySaysWhatItTakes) {
   Probe p = probe();
   step(p, "init");
   step(p, "ctx 0");
-  if (charged_on(0) == 0) GTEST_SKIP() << "not in the first pid namespace";
   EXPECT_EQ(read_usage(folder_.path("usage"))->devices[0].context_overhead_bytes, kContext);
   Probe q = probe();
   step(q, "init");
   step(q, "ctx 0");
+}
+
+TEST_F(LimitsTest, MeasuresAContextInAPidNamespaceOfItsOwn) {
+  if (std::system("unshare --pid --fork --mount-proc true 2> /dev/null") != 0) {
+    GTEST_SKIP() << "no right to make a namespace";
+  }
+  give(3000, 1000, 0);
+  Probe outside = probe();
+  ASSERT_EQ(outside.code("init"), kOk);
+  Probe::Setup setup;
+  setup.program = "/usr/bin/env";
+  setup.access = "unshare --pid --fork --mount-proc --kill-child " HEDDLE_PROBE " dlsym";
+  Probe p = probe(setup);
+  step(p, "init");
+  step(p, "ctx 0");
+  EXPECT_EQ(charged_on(0), kContext);
+  step(p, "alloc 1000000");
+  const auto live = LiveProcesses::scan();
+  ASSERT_TRUE(live);
+  const auto report = read_usage(folder_.path("usage"));
+  ASSERT_TRUE(report);
+  ASSERT_EQ(report->processes.size(), 1u);
+  EXPECT_EQ(report->processes[0].owner.pid, 1u) << "as it sees itself";
+  EXPECT_TRUE(live->contains(report->processes[0].owner)) << "and the host recognises it";
+  // From outside nobody may judge it: it stays charged until the agent says that it is gone.
+  p.kill();
+  ASSERT_EQ(outside.code("ctx 1"), kOk);
+  EXPECT_EQ(charged_on(0), kContext + 2 * kMiB);
+  const SlotOwner owner = report->processes[0].owner;
+  // The namespace ends a little after the process that made it.
+  Result<LiveProcesses> now = LiveProcesses::scan();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (now && now->contains(owner) && std::chrono::steady_clock::now() < deadline) now = LiveProcesses::scan();
+  ASSERT_TRUE(now);
+  EXPECT_EQ(*free_slots_of_dead(folder_.path("usage"), [&](const SlotOwner& o) { return now->contains(o); }), 1);
+  ASSERT_EQ(outside.code("ctx 0"), kOk);
+  EXPECT_EQ(outside.tell("info")[1], 2700 * kMiB);
 }
 
 TEST_F(LimitsTest, TheShareIsShownEverywhere) {

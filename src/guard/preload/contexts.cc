@@ -14,12 +14,10 @@ uint64_t overhead_pages(int rule) {
   return pages_of(ledger::load(config().usage->devices[rule].context_overhead_bytes));
 }
 
-// After the first context on a device for which nobody has said what one takes.
-void measure_if_unknown(int rule, uint64_t* charged) {
-  if (*charged != 0 || config().devices[rule].context_bytes != 0) return;
-  const uint64_t bytes = measure_context_overhead(rule);
+// After the first context on a device for which nobody had said what one takes.
+void charge_measured(int rule, ContextMeasurement& measurement, uint64_t* charged) {
+  const uint64_t bytes = *charged == 0 ? measurement.finish() : 0;
   if (bytes == 0) return;
-  ledger::exchange_if(config().usage->devices[rule].context_overhead_bytes, 0, bytes);
   *charged = pages_of(bytes);
   charge_once(rule, *charged, Take::kForced);
 }
@@ -39,19 +37,16 @@ CUresult retain_primary(CUcontext* context, CUdevice device) {
   if (!accounted(rule)) return real(context, device);
   Process& own = process();
   const Lock lock(own.context_lock);
-  uint64_t pages = 0;
-  const bool first = own.primary_charged[rule] == 0;
-  if (first) {
-    pages = overhead_pages(rule);
-    if (!charge(rule, pages)) return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  if (own.primary_charged[rule] != 0) return real(context, device);
+  uint64_t pages = overhead_pages(rule);
+  if (!charge(rule, pages)) return CUDA_ERROR_OUT_OF_MEMORY;
+  ContextMeasurement measurement(rule);
   const CUresult result = real(context, device);
-  if (!first) return result;
   if (result != CUDA_SUCCESS) {
     uncharge(rule, pages);
     return result;
   }
-  measure_if_unknown(rule, &pages);
+  charge_measured(rule, measurement, &pages);
   own.primary_charged[rule] = 1;
   own.primary_pages[rule] = pages;
   own.primary_context[rule] = context != nullptr ? reinterpret_cast<uint64_t>(*context) : 0;
@@ -84,12 +79,13 @@ CUresult create_context(CUcontext* context, CUdevice device, Call call) {
   if (!accounted(rule) || context == nullptr) return call();
   uint64_t pages = overhead_pages(rule);
   if (!charge(rule, pages)) return CUDA_ERROR_OUT_OF_MEMORY;
+  ContextMeasurement measurement(rule);
   const CUresult result = call();
   if (result != CUDA_SUCCESS) {
     uncharge(rule, pages);
     return result;
   }
-  measure_if_unknown(rule, &pages);
+  charge_measured(rule, measurement, &pages);
   const auto key = reinterpret_cast<uint64_t>(*context);
   if (remember(Record{key, 0, key, pages, rule, static_cast<uint32_t>(Kind::kContext), 0, 0, 0})) return result;
   if (cuda().cuCtxDestroy_v2 != nullptr) cuda().cuCtxDestroy_v2(*context);
