@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "allocator/selector.h"
 #include "codec/codec.h"
 #include "controller/base64.h"
 #include "dialects/nvidia.h"
 #include "dialects/translate.h"
 #include "dialects/wire_names.h"
+#include "engine/engine.h"
 
 namespace heddle::controller {
 namespace {
@@ -95,7 +95,7 @@ std::vector<std::string> check_subrequest(const model::DeviceSubRequest& request
   if (!request.derived_attributes.empty()) bad("derivedAttributes", "not supported yet");
   if (request.count && (*request.count < 1 || *request.count > kMaxDevices)) bad("count", "must be 1 to 32");
   for (size_t i = 0; i < request.selectors.size(); ++i) {
-    const auto compiled = allocator::Selector::compile(request.selectors[i]);
+    const auto compiled = engine::check_selector(request.selectors[i]);
     if (!compiled) out.push_back(fmt::format("{}.selectors[{}]: {}", path, i, compiled.error().message));
   }
   for (const auto& [name, quantity] : request.capacity) {

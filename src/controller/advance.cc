@@ -71,6 +71,11 @@ void Reconciler::Impl::add_want(const PodRecord& record, const model::PodResourc
     wants.blocked = blocked("Waiting", "ClaimMissing", "claim " + name + " does not exist");
     return;
   }
+  if (clearing_claims.contains(want.key)) {
+    wants.blocked =
+        blocked("Repair", "Repair", "claim " + name + " is taken back: its device was granted beyond its capacity");
+    return;
+  }
   if (want.claim != nullptr && want.claim->meta.deleting) {
     wants.blocked = blocked("Waiting", "ClaimDeleted", "claim " + name + " is being deleted");
     return;

@@ -74,7 +74,8 @@ std::optional<std::string> bundle_patch(std::string_view configuration_json, con
 }
 
 bool needs_renewal(const CertificatePair& pair, const std::vector<std::string>& names, Time now) {
-  return !kube::needs_rotation({pair.certificate_pem, pair.key_pem}, first_certificate(pair.ca_pem), names, now).empty();
+  return !kube::needs_rotation({pair.certificate_pem, pair.key_pem}, first_certificate(pair.ca_pem), names, now)
+              .empty();
 }
 
 Result<CertificatePair> make_pair(const std::vector<std::string>& names, Time now, const std::string& old_bundle) {

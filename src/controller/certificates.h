@@ -35,8 +35,8 @@ std::optional<std::string> bundle_patch(std::string_view configuration_json, con
 // Two thirds of the lifetime are over, a name is missing, or the parts do not fit together.
 [[nodiscard]] bool needs_renewal(const CertificatePair& pair, const std::vector<std::string>& names, Time now);
 
-// A new authority (its key is gone with the call) and a certificate of it; the newest authority of old_bundle stays trusted.
-// Errors: kInvalidArgument for names, kInternal.
+// A new authority (its key is gone with the call) and a certificate of it; the newest authority of old_bundle stays
+// trusted. Errors: kInvalidArgument for names, kInternal.
 Result<CertificatePair> make_pair(const std::vector<std::string>& names, Time now, const std::string& old_bundle);
 
 struct CertificateOptions {

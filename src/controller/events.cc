@@ -211,7 +211,9 @@ void Reconciler::Impl::finish(uint64_t id, Result<std::string> answer) {
   } else if (record != nullptr) {
     reject(*record, flight.kind, flight.claim_key, answer.error());
   } else if (!flight.claim_key.empty()) {
-    orphan_candidates.insert(flight.claim_key);
+    // A write of audit() or for an orphan: both look again after a moment.
+    claim_changed(flight.claim_key);
+    wake_at(clock.monotonic_nanos() + options.retry_audit.nanos, {});
   }
 }
 

@@ -125,7 +125,7 @@ std::vector<Write> Reconciler::run() {
   while (!impl.timers.empty() && impl.timers.begin()->first <= now) {
     const std::string key = impl.timers.begin()->second;
     impl.timers.erase(impl.timers.begin());
-    if (key.empty()) impl.orphans_due = true;
+    if (key.empty()) impl.orphans_due = impl.audit_due = true;
     if (!key.empty() && impl.find(key) != nullptr) impl.dirty.insert(key);
   }
   impl.check_vanished();

@@ -64,6 +64,7 @@ struct ReconcilerOptions {
   int repair_tries = 5;                            // other nodes tried at once before a longer pause
   Duration first_backoff = Duration::millis(200);  // doubled up to
   Duration longest_backoff = Duration::seconds(30);
+  Duration retry_audit = Duration::seconds(1);        // after a write that took an allocation back failed
   Duration orphan_grace = Duration::seconds(60);      // before a claim without its pod is taken down by us
   Duration vanished_grace = Duration::seconds(10);    // a device may be missing this long while an agent restarts
   Duration message_interval = Duration::seconds(10);  // between two conditions of a pod with the same reason

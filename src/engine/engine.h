@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -86,6 +87,9 @@ struct DeviceUse {
   };
   std::vector<Holder> holders;
 };
+
+// Whether this version understands a selector of a class or a request. Errors: kInvalidArgument, kUnsupported.
+Result<void> check_selector(std::string_view expression);
 
 class State {
  public:

@@ -1,0 +1,202 @@
+#include <algorithm>
+
+#include "controller/fake_cluster.h"
+
+namespace heddle::controller::testing {
+namespace {
+
+std::vector<std::string> split(const std::string& path) {
+  std::vector<std::string> out;
+  size_t start = 1;
+  while (start <= path.size()) {
+    const size_t end = std::min(path.find('/', start), path.size());
+    out.push_back(path.substr(start, end - start));
+    start = end + 1;
+  }
+  return out;
+}
+
+tl::unexpected<Error> not_found(const std::string& key) {
+  return fail(Code::kNotFound, key + " not found");
+}
+
+}  // namespace
+
+void FakeApi::bump(Json& object) {
+  object["metadata"]["resourceVersion"] = std::to_string(++version_);
+}
+
+std::vector<std::pair<std::string, std::string>> FakeApi::take_changes() {
+  return std::exchange(changes_, {});
+}
+
+void FakeApi::put_pod(Json pod) {
+  const std::string key =
+      pod["metadata"]["namespace"].get<std::string>() + "/" + pod["metadata"]["name"].get<std::string>();
+  pod["metadata"]["uid"] = "pod-uid-" + std::to_string(++uids_);
+  pod["metadata"]["creationTimestamp"] = "2026-11-29T18:00:00Z";
+  if (!pod.contains("status")) pod["status"] = {{"phase", "Pending"}};
+  bump(pod);
+  pods_[key] = std::move(pod);
+  changes_.emplace_back("pods", key);
+}
+
+void FakeApi::delete_pod(const std::string& key) {
+  pods_.erase(key);
+  changes_.emplace_back("pods", key);
+  collect_garbage();
+}
+
+void FakeApi::collect_garbage() {
+  std::vector<std::string> gone;
+  for (auto& [key, claim] : claims_) {
+    const std::string name_space = key.substr(0, key.find('/'));
+    const auto alive = [&](const std::string& name, const std::string& uid) {
+      const auto it = pods_.find(name_space + "/" + name);
+      if (it == pods_.end() || it->second["metadata"]["uid"] != uid) return false;
+      const std::string phase = it->second["status"].value("phase", "");
+      return phase != "Succeeded" && phase != "Failed";
+    };
+    Json& status = claim["status"];
+    if (status.contains("reservedFor") && !status["reservedFor"].empty()) {
+      Json left = Json::array();
+      for (const Json& consumer : status["reservedFor"]) {
+        if (alive(consumer["name"], consumer["uid"])) left.push_back(consumer);
+      }
+      if (left.size() != status["reservedFor"].size()) {
+        status["reservedFor"] = left;
+        if (left.empty()) status = Json::object();
+        bump(claim);
+        changes_.emplace_back("claims", key);
+      }
+    }
+    if (!claim["metadata"].contains("ownerReferences")) continue;
+    const Json& owner = claim["metadata"]["ownerReferences"][0];
+    const bool reserved = status.contains("reservedFor") && !status["reservedFor"].empty();
+    if (!alive(owner["name"], owner["uid"]) && !reserved) gone.push_back(key);
+  }
+  for (const std::string& key : gone) {
+    claims_.erase(key);
+    changes_.emplace_back("claims", key);
+  }
+}
+
+void FakeApi::touch_claim(const std::string& key) {
+  const auto it = claims_.find(key);
+  if (it == claims_.end()) return;
+  it->second["metadata"]["labels"]["touched"] = std::to_string(version_);
+  bump(it->second);
+  changes_.emplace_back("claims", key);
+}
+
+void FakeApi::clear_allocation(const std::string& key) {
+  claims_.at(key)["status"] = Json::object();
+  bump(claims_.at(key));
+  changes_.emplace_back("claims", key);
+}
+
+Result<std::string> FakeApi::execute(const kube::Request& request) {
+  const std::vector<std::string> parts = split(request.path);
+  // /api/v1/namespaces/NS/RESOURCE[/NAME[/SUB]] or /apis/GROUP/VERSION/namespaces/NS/RESOURCE[/NAME[/SUB]]
+  const size_t at = parts[0] == "api" ? 2 : 3;
+  if (parts.size() < at + 3 || parts[at] != "namespaces") return fail(Code::kNotFound, "no such path " + request.path);
+  const std::string& name_space = parts[at + 1];
+  const std::string& resource = parts[at + 2];
+  const std::string name = parts.size() > at + 3 ? parts[at + 3] : "";
+  const std::string subresource = parts.size() > at + 4 ? parts[at + 4] : "";
+  if (resource == "events") {
+    events.push_back(Json::parse(request.body));
+    return std::string("{}");
+  }
+  if (resource == "resourceclaims") return on_claims(request, name_space, name, subresource);
+  if (resource == "pods") return on_pods(request, name_space + "/" + name, subresource);
+  return fail(Code::kNotFound, "no such resource " + resource);
+}
+
+Result<std::string> FakeApi::put_status(Json& claim, const Json& wanted) {
+  if (wanted["metadata"]["resourceVersion"] != claim["metadata"]["resourceVersion"])
+    return fail(Code::kConflict, "changed");
+  const Json before = claim["status"].value("allocation", Json());
+  const Json after = wanted["status"].value("allocation", Json());
+  if (!before.is_null() && !after.is_null() && before != after) {
+    return fail(Code::kInvalidArgument, "status.allocation: field cannot be modified once set");
+  }
+  if (!after.is_null() && !after.contains("allocationTimestamp"))
+    return fail(Code::kInvalidArgument, "no allocationTimestamp");
+  const Json reserved = wanted["status"].value("reservedFor", Json::array());
+  if (after.is_null() && !reserved.empty()) return fail(Code::kInvalidArgument, "reservedFor needs an allocation");
+  claim["status"] = wanted["status"];
+  return std::string();
+}
+
+Result<std::string> FakeApi::on_claims(const kube::Request& request, const std::string& name_space,
+                                       const std::string& name, const std::string& subresource) {
+  if (request.method == kube::Method::kPost) {
+    Json claim = Json::parse(request.body);
+    const std::string key = name_space + "/" + claim["metadata"]["name"].get<std::string>();
+    if (claims_.contains(key)) return fail(Code::kAlreadyExists, key + " already exists");
+    claim["metadata"]["uid"] = "claim-uid-" + std::to_string(++uids_);
+    claim["metadata"]["namespace"] = name_space;
+    claim["status"] = Json::object();
+    bump(claim);
+    changes_.emplace_back("claims", key);
+    return (claims_[key] = claim).dump();
+  }
+  const std::string key = name_space + "/" + name;
+  const auto it = claims_.find(key);
+  if (it == claims_.end()) return not_found(key);
+  Json& claim = it->second;
+  if (request.method == kube::Method::kGet) return claim.dump();
+  if (request.method == kube::Method::kDelete) {
+    claims_.erase(it);
+    changes_.emplace_back("claims", key);
+    return std::string("{}");
+  }
+  if (request.method == kube::Method::kPut && subresource == "status") {
+    auto put = put_status(claim, Json::parse(request.body));
+    if (!put) return put;
+  } else if (request.method == kube::Method::kPatch) {
+    if (claim.contains("metadata") && !claim["metadata"].contains("finalizers")) claim["metadata"].erase("finalizers");
+    try {
+      claim = claim.patch(Json::parse(request.body));
+    } catch (const Json::exception& error) {
+      return fail(Code::kConflict, error.what());
+    }
+  } else {
+    return fail(Code::kInvalidArgument, "method");
+  }
+  bump(claim);
+  changes_.emplace_back("claims", key);
+  return claim.dump();
+}
+
+Result<std::string> FakeApi::on_pods(const kube::Request& request, const std::string& key,
+                                     const std::string& subresource) {
+  const auto it = pods_.find(key);
+  if (it == pods_.end()) return not_found(key);
+  Json& pod = it->second;
+  if (request.method == kube::Method::kGet) return pod.dump();
+  const Json patch = Json::parse(request.body);
+  if (patch["metadata"].value("uid", "") != pod["metadata"]["uid"])
+    return fail(Code::kConflict, "another pod of this name");
+  if (subresource == "status") {
+    const Json condition = patch["status"]["conditions"][0];
+    Json& conditions = pod["status"]["conditions"];
+    if (conditions.is_null()) conditions = Json::array();
+    std::erase_if(conditions.get_ref<Json::array_t&>(),
+                  [&](const Json& one) { return one["type"] == condition["type"]; });
+    conditions.push_back(condition);
+  } else {
+    const Json gate = patch["spec"]["schedulingGates"][0];
+    if (gate["$patch"] != "delete") return fail(Code::kInvalidArgument, "patch");
+    if (pod["spec"].contains("schedulingGates")) {
+      std::erase_if(pod["spec"]["schedulingGates"].get_ref<Json::array_t&>(),
+                    [&](const Json& one) { return one["name"] == gate["name"]; });
+    }
+  }
+  bump(pod);
+  changes_.emplace_back("pods", key);
+  return pod.dump();
+}
+
+}  // namespace heddle::controller::testing

@@ -1,0 +1,327 @@
+#include "controller/fake_cluster.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "codec/codec.h"
+#include "dialects/translate.h"
+
+namespace heddle::controller::testing {
+namespace {
+
+constexpr const char* kNamespace = "default";
+
+std::string key_of(const std::string& name) {
+  return std::string(kNamespace) + "/" + name;
+}
+
+Json card(int index, int64_t memory_mib) {
+  const std::string memory = std::to_string(memory_mib) + "Mi";
+  return {
+      {"name", "gpu-" + std::to_string(index)},
+      {"attributes", {{"vendor", {{"string", "nvidia"}}}, {"uuid", {{"string", "GPU-" + std::to_string(index)}}}}},
+      {"capacity",
+       {{"memory",
+         {{"value", memory},
+          {"requestPolicy",
+           {{"default", memory}, {"validRange", {{"min", "1Mi"}, {"step", "1Mi"}, {"max", memory}}}}}}},
+        {"cores",
+         {{"value", "100"},
+          {"requestPolicy", {{"default", "100"}, {"validRange", {{"min", "0"}, {"step", "1"}, {"max", "100"}}}}}}}}},
+      {"allowMultipleAllocations", true},
+      {"taints", Json::array({{{"key", "heddle.dev/managed"}, {"effect", "NoSchedule"}}})}};
+}
+
+Json device_class(const char* name, const char* expression) {
+  return {{"metadata", {{"name", name}}},
+          {"spec", {{"selectors", Json::array({{{"cel", {{"expression", expression}}}}})}}}};
+}
+
+std::string claim_name(const Json& entry) {
+  return entry.value("resourceClaimName", "");
+}
+
+}  // namespace
+
+FakeCluster::FakeCluster() : log_("test", LogLevel::kError, clock, 2) {}
+
+void FakeCluster::add_node(const std::string& name, int cards, int64_t memory_mib, const std::string& cpu) {
+  nodes_[name] = {{"metadata", {{"name", name}, {"labels", {{"kubernetes.io/hostname", name}}}}},
+                  {"spec", Json::object()},
+                  {"status",
+                   {{"allocatable", {{"cpu", cpu}, {"memory", "256Gi"}, {"pods", "110"}}},
+                    {"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}};
+  Json devices = Json::array();
+  for (int i = 0; i < cards; ++i) devices.push_back(card(i, memory_mib));
+  slices_[name] = {{"metadata", {{"name", name + "-heddle-nvidia-0"}}},
+                   {"spec",
+                    {{"driver", "accelerator.heddle.dev"},
+                     {"nodeName", name},
+                     {"pool", {{"name", name + "/nvidia"}, {"generation", 1}, {"resourceSliceCount", 1}}},
+                     {"devices", devices}}}};
+  if (!controller) return;
+  controller->upsert_node(*codec::parse_node(nodes_[name].dump()));
+  controller->upsert_slice(*codec::parse_slice(slices_[name].dump()));
+}
+
+void FakeCluster::remove_node(const std::string& name) {
+  nodes_.erase(name);
+  if (controller) controller->remove_node(name);
+}
+
+void FakeCluster::remove_slices(const std::string& node) {
+  slices_.erase(node);
+  if (controller) controller->remove_slice(node + "-heddle-nvidia-0");
+}
+
+void FakeCluster::create_pod(const std::string& name, const Json& limits, const Json& extra_spec) {
+  create_pod(name, std::vector<Json>{limits}, extra_spec);
+}
+
+void FakeCluster::create_pod(const std::string& name, const std::vector<Json>& limits_by_container,
+                             const Json& extra_spec) {
+  Json pod{{"apiVersion", "v1"},
+           {"kind", "Pod"},
+           {"metadata", {{"name", name}, {"namespace", kNamespace}}},
+           {"spec", extra_spec}};
+  for (size_t i = 0; i < limits_by_container.size(); ++i) {
+    pod["spec"]["containers"].push_back(
+        {{"name", fmt::format("c{}", i)},
+         {"image", "x"},
+         {"resources", {{"limits", limits_by_container[i]}, {"requests", limits_by_container[i]}}}});
+  }
+  const auto translation = dialects::translate_pod(pod.dump(), fmt::format("{:010x}-uid", api.pods().size() + 1));
+  if (translation && translation->changed) pod = pod.patch(Json::parse(translation->json_patch));
+  api.put_pod(std::move(pod));
+}
+
+void FakeCluster::create_claim_pod(const std::string& name, const std::vector<std::string>& claims) {
+  Json pod{{"metadata", {{"name", name}, {"namespace", kNamespace}}},
+           {"spec", {{"containers", Json::array({{{"name", "c"}}})}}}};
+  for (const std::string& claim : claims)
+    pod["spec"]["resourceClaims"].push_back({{"name", claim}, {"resourceClaimName", claim}});
+  api.put_pod(std::move(pod));
+}
+
+void FakeCluster::create_user_claim(const std::string& name, const Json& exactly) {
+  kube::Request request;
+  request.method = kube::Method::kPost;
+  request.path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+  request.body = Json{{"metadata", {{"name", name}}},
+                      {"spec", {{"devices", {{"requests", Json::array({{{"name", "r"}, {"exactly", exactly}}})}}}}}}
+                     .dump();
+  (void)api.execute(request);
+}
+
+void FakeCluster::delete_pod(const std::string& name) {
+  api.delete_pod(key_of(name));
+}
+
+void FakeCluster::finish_pod(const std::string& name) {
+  api.pod(key_of(name))["status"]["phase"] = "Succeeded";
+  api.bump(api.pod(key_of(name)));
+  api.collect_garbage();
+  deliver();
+  if (controller) controller->upsert_pod(*codec::parse_pod(api.pod(key_of(name)).dump()));
+}
+
+void FakeCluster::upsert_quota(const std::string& name, std::map<std::string, int64_t> hard) {
+  quotas_[name] = Quota{kNamespace, name, std::move(hard)};
+  if (controller) controller->upsert_quota(quotas_[name]);
+}
+
+void FakeCluster::start_controller() {
+  ReconcilerOptions options;
+  options.seed = ++incarnation_;
+  controller = std::make_unique<Reconciler>(options, clock, log_);
+  (void)api.take_changes();
+  controller->upsert_class(
+      *codec::parse_class(device_class("heddle", R"(device.driver == "accelerator.heddle.dev")").dump()));
+  controller->upsert_class(*codec::parse_class(
+      device_class(
+          "heddle-nvidia",
+          R"(device.driver == "accelerator.heddle.dev" && device.attributes["accelerator.heddle.dev"].vendor == "nvidia")")
+          .dump()));
+  for (const auto& [name, node] : nodes_) controller->upsert_node(*codec::parse_node(node.dump()));
+  for (const auto& [name, slice] : slices_) controller->upsert_slice(*codec::parse_slice(slice.dump()));
+  for (const auto& [name, quota] : quotas_) controller->upsert_quota(quota);
+  for (const auto& [key, pod] : api.pods()) controller->upsert_pod(*codec::parse_pod(pod.dump()));
+  for (const auto& [key, claim] : api.claims()) controller->upsert_claim(*codec::parse_claim(claim.dump()));
+  controller->lead();
+}
+
+void FakeCluster::deliver() {
+  for (const auto& [resource, key] : api.take_changes()) {
+    if (!controller) continue;
+    if (resource == "pods") {
+      const auto it = api.pods().find(key);
+      if (it == api.pods().end()) {
+        controller->remove_pod(key, {});
+      } else {
+        controller->upsert_pod(*codec::parse_pod(it->second.dump()));
+      }
+    } else {
+      const auto it = api.claims().find(key);
+      if (it == api.claims().end()) {
+        controller->remove_claim(key, {});
+      } else {
+        controller->upsert_claim(*codec::parse_claim(it->second.dump()));
+      }
+    }
+  }
+}
+
+void FakeCluster::perform(const Write& write) {
+  const uint64_t number = is_telling(write.kind) || is_read(write.kind) ? 0 : ++writes;
+  const Fault what = fault ? fault(write, number) : Fault::kNone;
+  switch (what) {
+    case Fault::kCrashBefore:
+      ++crashes;
+      return start_controller();
+    case Fault::kCrashAfter:
+      ++crashes;
+      (void)api.execute(write.request);
+      return start_controller();
+    case Fault::kConflict:
+      return controller->finish(write.id, fail(Code::kConflict, "the object has been modified"));
+    case Fault::kForbidden:
+      return controller->finish(write.id, fail(Code::kPermissionDenied, "forbidden by policy"));
+    case Fault::kQuota:
+      return controller->finish(write.id, fail(Code::kPermissionDenied, "exceeded quota: q"));
+    case Fault::kUnavailable:
+      return controller->finish(write.id, fail(Code::kUnavailable, "no connection"));
+    case Fault::kLostRequest:
+      return controller->finish(write.id, fail(Code::kDeadlineExceeded, "no answer"));
+    case Fault::kLostAnswer:
+      (void)api.execute(write.request);
+      return controller->finish(write.id, fail(Code::kDeadlineExceeded, "no answer"));
+    case Fault::kNone:
+      break;
+  }
+  controller->finish(write.id, api.execute(write.request));
+}
+
+void FakeCluster::settle(Duration ahead) {
+  const int64_t until = clock.monotonic_nanos() + ahead.nanos;
+  for (int round = 0; round < 10000; ++round) {
+    deliver();
+    const std::vector<Write> writes_now = controller->run();
+    const uint64_t crashes_before = crashes;
+    for (const Write& write : writes_now) {
+      perform(write);
+      if (crashes != crashes_before) break;  // the others died with the process
+    }
+    if (!writes_now.empty()) continue;
+    const auto timer = controller->next_timer_nanos();
+    if (!timer || *timer > until) return;
+    clock.advance({std::max<int64_t>(*timer - clock.monotonic_nanos(), 0)});
+  }
+  ADD_FAILURE() << "this never ends";
+}
+
+bool FakeCluster::schedule() {
+  bool changed = false;
+  for (const auto& [key, const_pod] : api.pods()) {
+    Json& pod = api.pod(key);
+    const Json gates = pod["spec"].value("schedulingGates", Json::array());
+    if (!gates.empty() || pod["spec"].contains("nodeName") || pod["status"]["phase"] != "Pending") continue;
+    std::string node;
+    bool ready = true;
+    std::vector<std::string> keys;
+    for (const Json& entry : pod["spec"].value("resourceClaims", Json::array())) {
+      const std::string claim_key = key_of(claim_name(entry));
+      const bool allocated = api.has_claim(claim_key) && api.claim(claim_key)["status"].contains("allocation");
+      ready = ready && allocated;
+      if (!allocated) break;
+      node = api.claim(
+          claim_key)["status"]["allocation"]["nodeSelector"]["nodeSelectorTerms"][0]["matchFields"][0]["values"][0];
+      keys.push_back(claim_key);
+    }
+    if (!ready || node.empty()) continue;
+    changed = true;
+    if (full.contains(node)) {
+      api.clear_allocation(keys.back());
+      continue;
+    }
+    pod["spec"]["nodeName"] = node;
+    api.bump(pod);
+    if (controller) controller->upsert_pod(*codec::parse_pod(pod.dump()));
+  }
+  return changed;
+}
+
+void FakeCluster::run(Duration ahead) {
+  for (int round = 0; round < 100; ++round) {
+    settle(ahead);
+    if (!schedule()) return;
+  }
+  ADD_FAILURE() << "this never ends";
+}
+
+std::vector<std::string> FakeCluster::violations() const {
+  std::vector<std::string> out;
+  std::map<std::string, std::pair<int64_t, int64_t>> used;  // device -> MiB, cores
+  for (const auto& [key, claim] : api.claims()) {
+    const auto parsed = codec::parse_claim(claim.dump());
+    if (!parsed) {
+      out.push_back("claim " + key + " cannot be read");
+      continue;
+    }
+    if (parsed->allocation) {
+      for (const model::DeviceResult& result : parsed->allocation->results) {
+        auto& [memory, cores] = used[result.pool + "/" + result.device];
+        memory += result.consumed_capacity.at("memory").value().value_or(0) >> 20;
+        cores += result.consumed_capacity.at("cores").value().value_or(0);
+      }
+    }
+    if (parsed->meta.owners.empty()) continue;
+    const auto owner = api.pods().find(parsed->meta.name_space + "/" + parsed->meta.owners[0].name);
+    if (owner == api.pods().end() || owner->second["metadata"]["uid"] != parsed->meta.owners[0].uid) {
+      out.push_back("claim " + key + " is left over");
+    }
+  }
+  for (const auto& [device, sums] : used) {
+    const Json& slice = slices_.at(device.substr(0, device.find('/')));
+    const auto capacity =
+        codec::parse_slice(slice.dump())->devices[0].capacity.at("memory").value.value().value_or(0) >> 20;
+    if (sums.first > capacity || sums.second > 100)
+      out.push_back(fmt::format("{}: {} MiB, {} %", device, sums.first, sums.second));
+  }
+  for (const auto& [key, pod] : api.pods()) {
+    const Json gates = pod["spec"].value("schedulingGates", Json::array());
+    if (!gates.empty() || pod["status"].value("phase", "") != "Pending" || !full.empty()) continue;
+    if (!pod["metadata"].value("annotations", Json::object()).contains("heddle.dev/request")) continue;
+    for (const Json& entry : pod["spec"].value("resourceClaims", Json::array())) {
+      const auto claim = api.claims().find(key_of(claim_name(entry)));
+      const bool allocated = claim != api.claims().end() && claim->second["status"].contains("allocation");
+      if (!allocated) out.push_back("pod " + key + " has lost its gate before its claim");
+    }
+  }
+  return out;
+}
+
+std::string FakeCluster::node_of(const std::string& pod) const {
+  return api.pods().at(key_of(pod))["spec"].value("nodeName", "");
+}
+
+bool FakeCluster::gated(const std::string& pod) const {
+  return !api.pods().at(key_of(pod))["spec"].value("schedulingGates", Json::array()).empty();
+}
+
+Json FakeCluster::condition(const std::string& pod) const {
+  const Json conditions = api.pods().at(key_of(pod))["status"].value("conditions", Json::array());
+  for (const Json& one : conditions) {
+    if (one["type"] == "heddle.dev/Allocated") return one;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> FakeCluster::event_reasons() const {
+  std::vector<std::string> out;
+  for (const Json& event : api.events) out.push_back(event["reason"]);
+  return out;
+}
+
+}  // namespace heddle::controller::testing

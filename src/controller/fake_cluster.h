@@ -1,0 +1,121 @@
+// For tests: an API server with just the rules that the controller relies on, a kube-scheduler that binds, and a
+// Reconciler in front of it, all in one thread. Faults and crashes are injected write by write.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "controller/reconciler.h"
+
+namespace heddle::controller::testing {
+
+using Json = nlohmann::json;
+
+class FakeApi {
+ public:
+  // As the API server answers; the object changes only on success.
+  Result<std::string> execute(const kube::Request& request);
+
+  void put_pod(Json pod);  // sets uid and version
+  void delete_pod(const std::string& key);
+  // What the claim controller and the garbage collector do when the pod is gone or over.
+  void collect_garbage();
+  void touch_claim(const std::string& key);  // somebody else changes a label
+  void clear_allocation(const std::string& key);
+  Json& claim(const std::string& key) { return claims_.at(key); }
+  [[nodiscard]] bool has_claim(const std::string& key) const { return claims_.contains(key); }
+  [[nodiscard]] const std::map<std::string, Json>& claims() const { return claims_; }
+  [[nodiscard]] const std::map<std::string, Json>& pods() const { return pods_; }
+  Json& pod(const std::string& key) { return pods_.at(key); }
+  void bump(Json& object);
+
+  std::vector<Json> events;
+  // Keys of objects changed or removed since the last call.
+  std::vector<std::pair<std::string, std::string>> take_changes();  // {"pods" or "claims", key}
+
+ private:
+  Result<std::string> on_claims(const kube::Request& request, const std::string& name_space, const std::string& name,
+                                const std::string& subresource);
+  Result<std::string> put_status(Json& claim, const Json& wanted);
+  Result<std::string> on_pods(const kube::Request& request, const std::string& key, const std::string& subresource);
+
+  uint64_t version_ = 100;
+  uint64_t uids_ = 0;
+  std::map<std::string, Json> pods_;
+  std::map<std::string, Json> claims_;
+  std::vector<std::pair<std::string, std::string>> changes_;
+};
+
+enum class Fault {
+  kNone,
+  kConflict,
+  kForbidden,
+  kQuota,
+  kLostRequest,
+  kLostAnswer,
+  kUnavailable,
+  kCrashBefore,
+  kCrashAfter
+};
+
+class FakeCluster {
+ public:
+  FakeCluster();
+
+  void add_node(const std::string& name, int cards, int64_t memory_mib = 81920, const std::string& cpu = "64");
+  void remove_node(const std::string& name);
+  void remove_slices(const std::string& node);
+  // As it leaves the webhook: translated, gated, with the annotation.
+  void create_pod(const std::string& name, const Json& limits, const Json& extra_spec = Json::object());
+  void create_pod(const std::string& name, const std::vector<Json>& limits_by_container,
+                  const Json& extra_spec = Json::object());
+  // A pod with claims that the user wrote.
+  void create_claim_pod(const std::string& name, const std::vector<std::string>& claims);
+  void create_user_claim(const std::string& name, const Json& exactly);
+  void delete_pod(const std::string& name);
+  void finish_pod(const std::string& name);
+  void upsert_quota(const std::string& name, std::map<std::string, int64_t> hard);
+
+  // The controller starts, or starts again, with nothing but what the API server has.
+  void start_controller();
+  // Until nothing is left to do now; timers that are due within `ahead` are let pass.
+  void settle(Duration ahead = Duration::seconds(0));
+  // Pods whose gate is gone and whose claims are allocated get their node; on nodes in `full` the scheduler takes one
+  // allocation back instead. True when something changed.
+  bool schedule();
+  // settle() and schedule() in turn until nothing changes.
+  void run(Duration ahead = Duration::seconds(0));
+
+  // One device held beyond its capacity, a pod ungated too early, a claim that no pod owns: what must never be.
+  [[nodiscard]] std::vector<std::string> violations() const;
+  [[nodiscard]] std::string node_of(const std::string& pod) const;  // bound to; empty: not bound
+  [[nodiscard]] bool gated(const std::string& pod) const;
+  [[nodiscard]] Json condition(const std::string& pod) const;  // heddle.dev/Allocated, or null
+  [[nodiscard]] std::vector<std::string> event_reasons() const;
+
+  FakeApi api;
+  ManualClock clock{Time{1'800'000'000'000'000'000}};
+  std::unique_ptr<Reconciler> controller;
+  std::set<std::string> full;
+  // Called for each write before it is sent, with its number (conditions, events and reads do not count and get 0).
+  std::function<Fault(const Write&, uint64_t number)> fault;
+  uint64_t writes = 0;
+  uint64_t crashes = 0;
+
+ private:
+  void deliver();
+  void perform(const Write& write);
+
+  Logger log_;
+  std::map<std::string, Json> nodes_;
+  std::map<std::string, Json> slices_;
+  std::map<std::string, Quota> quotas_;
+  uint64_t incarnation_ = 0;
+};
+
+}  // namespace heddle::controller::testing
