@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <climits>
+#include <cstdlib>
 #include <map>
 
 #include "base/file.h"
@@ -99,6 +100,7 @@ void complete(Flags& flags, const Raw& raw) {
   const std::string program = executable_path();
   const std::string folder = program.substr(0, program.find_last_of('/'));
   if (agent.node_name.empty()) agent.node_name = host_name();
+  agent.in_pod = std::getenv("KUBERNETES_SERVICE_HOST") != nullptr;
   agent.dra.instance = raw.pod_uid.empty() ? std::to_string(::getpid()) : raw.pod_uid;
   if (agent.dra.plugin_root.empty()) agent.dra.plugin_root = raw.kubelet_root + "/plugins";
   if (agent.dra.registry_root.empty()) agent.dra.registry_root = raw.kubelet_root + "/plugins_registry";

@@ -8,6 +8,7 @@
 #include <latch>
 #include <thread>
 
+#include "agent/account.h"
 #include "agent/cgroup.h"
 #include "agent/claim_service.h"
 #include "agent/events.h"
@@ -27,8 +28,9 @@ namespace {
 
 constexpr Duration kRetry = Duration::seconds(1);
 constexpr Duration kIdle = Duration::seconds(3600);
-constexpr Duration kPatience = Duration::seconds(10);  // of a Prepare right after the start
-constexpr Duration kConfirm = Duration::millis(500);   // between the first and the second look at a suspect
+constexpr Duration kPatience = Duration::seconds(10);        // of a Prepare right after the start
+constexpr Duration kAccountInterval = Duration::seconds(2);  // a restarted container waits that long at most
+constexpr Duration kConfirm = Duration::millis(500);         // between the first and the second look at a suspect
 
 // Reads claims side by side.
 Claims read_claims(kube::Client& client, const std::vector<ClaimName>& names) {
@@ -225,8 +227,15 @@ class Agent {
                                                 },
                                                 [&](const Finding& finding) { report(finding, state); }});
     std::string published;
+    const bool sees_all = sees_all_processes(options_.proc, options_.in_pod);
+    if (!sees_all) log_.warning("not in the host's pid namespace (hostPID): ended processes stay on their accounts");
+    int64_t next_accounts = 0;
     while (!stopping()) {
       source_.refresh();
+      if (sees_all && clock_.monotonic_nanos() >= next_accounts) {
+        free_dead_processes(accounts(), options_.proc, log_);
+        next_accounts = clock_.monotonic_nanos() + kAccountInterval.nanos;
+      }
       state = view_->state();
       const bool soon = look(supervisor, state);
       update_health();
@@ -239,6 +248,15 @@ class Agent {
           soon || !looked_ ? std::min(kConfirm, options_.supervise_interval) : options_.supervise_interval;
       wake_.wait_for(lock, std::chrono::nanoseconds(pause.nanos), [this] { return stopping_; });
     }
+  }
+
+  std::vector<ClaimAccount> accounts() const {
+    std::vector<ClaimAccount> result;
+    for (ClaimRecord& record : preparer_->records()) {
+      std::string file = preparer_->usage_file(record);
+      result.push_back({std::move(record), std::move(file)});
+    }
+    return result;
   }
 
   // True when a second look should follow soon.
@@ -323,7 +341,10 @@ class Agent {
     MetricsInput input;
     input.node = options_.node_name;
     input.cards = source_.snapshot();
-    input.claims = preparer_->records();
+    for (const ClaimAccount& account : accounts()) {
+      input.claims.push_back(account.claim);
+      input.charged.push_back(charged(account));
+    }
     {
       const std::lock_guard lock(mutex_);
       input.findings = findings_;

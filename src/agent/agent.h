@@ -23,6 +23,7 @@ struct AgentOptions {
   std::string metrics_address;              // empty: no metrics
   uint16_t metrics_port = 8081;
   std::string proc = "/proc";
+  bool in_pod = false;  // then the host's pid namespace is needed
 };
 
 // Blocks until wait_for_stop() returns. Errors: what made the start impossible; nothing after that is fatal.

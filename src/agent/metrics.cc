@@ -104,6 +104,17 @@ void write_claims(Text& text, const std::vector<ClaimRecord>& claims) {
          [](const GrantedDevice& device) { return device.cores; });
 }
 
+void write_charges(Text& text, const MetricsInput& input) {
+  text.family("heddle_claim_memory_charged_bytes", "gauge", "Memory that the processes of a claim say they use.");
+  for (size_t i = 0; i < input.claims.size() && i < input.charged.size(); ++i) {
+    for (const ChargedDevice& device : input.charged[i]) {
+      text.sample(
+          {{"namespace", input.claims[i].name_space}, {"claim", input.claims[i].name}, {"uuid", device.card_uuid}},
+          device.bytes);
+    }
+  }
+}
+
 }  // namespace
 
 std::string metrics_text(const MetricsInput& input) {
@@ -117,6 +128,7 @@ std::string metrics_text(const MetricsInput& input) {
   text.sample({{"vendor", "nvidia"}}, input.worker_starts);
   write_cards(text, input.cards);
   write_claims(text, input.claims);
+  write_charges(text, input);
   int64_t ungranted = 0;
   for (const Finding& finding : input.findings) ungranted += finding.kind == Finding::Kind::kUngranted ? 1 : 0;
   text.family("heddle_agent_ungranted_processes", "gauge", "Processes on a card outside what was granted, now.");

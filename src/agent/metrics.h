@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/account.h"
 #include "agent/record.h"
 #include "agent/supervise.h"
 #include "vendors/source.h"
@@ -15,8 +16,9 @@ struct MetricsInput {
   std::string node;
   vendors::Snapshot cards;
   std::vector<ClaimRecord> claims;
-  std::vector<Finding> findings;  // present ones
-  int64_t findings_total = 0;     // since the start
+  std::vector<std::vector<ChargedDevice>> charged;  // by claim
+  std::vector<Finding> findings;                    // present ones
+  int64_t findings_total = 0;                       // since the start
   int64_t ended_total = 0;
   int64_t worker_starts = 0;
   int64_t slice_writes = 0;

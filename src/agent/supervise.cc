@@ -116,15 +116,20 @@ std::optional<ProcessIdentity> identify_process(const std::string& proc, int64_t
   identity.pid = pid;
   identity.command = stat->substr(open + 1, close - open - 1);
   std::string_view rest = std::string_view(*stat).substr(close + 1);
+  bool ended = false;
+  int64_t threads = 0;
   for (int field = 3; field <= 22; ++field) {
     const size_t start = rest.find_first_not_of(' ');
     if (start == std::string_view::npos) return std::nullopt;
     rest.remove_prefix(start);
     const std::string_view value = rest.substr(0, rest.find(' '));
-    if (field == 3 && (value == "Z" || value == "X")) return std::nullopt;  // it holds nothing any more
+    if (field == 3) ended = value == "Z" || value == "X";
+    if (field == 20) std::from_chars(value.data(), value.data() + value.size(), threads);
     if (field == 22) std::from_chars(value.data(), value.data() + value.size(), identity.start_time);
     rest.remove_prefix(value.size());
   }
+  // A zombie holds nothing, unless only its first thread has ended and others go on.
+  if (ended && threads <= 1) return std::nullopt;
   return identity;
 }
 

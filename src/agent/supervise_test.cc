@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <thread>
+
+#include "base/file.h"
 
 namespace heddle::agent {
 namespace {
@@ -131,6 +136,26 @@ TEST(Processes, IdentityAndEndOfARealProcess) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFSIGNALED(status));
   EXPECT_FALSE(identify_process("/proc", child));
+}
+
+TEST(Processes, AProcessWhoseFirstThreadEndedIsNotGone) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::thread([] {
+      while (true) ::pause();
+    }).detach();
+    ::syscall(SYS_exit, 0);  // this thread alone
+  }
+  const auto is_zombie = [&] {
+    const auto stat = read_file("/proc/" + std::to_string(child) + "/stat");
+    return stat && stat->find(") Z ") != std::string::npos;
+  };
+  for (int i = 0; i < 60'000 && !is_zombie(); ++i) ::usleep(1000);
+  ASSERT_TRUE(is_zombie());
+  const auto identity = identify_process("/proc", child);
+  ASSERT_TRUE(identity) << "its other threads may still hold the card";
+  EXPECT_TRUE(end_process("/proc", *identity));
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
 }  // namespace
