@@ -119,14 +119,15 @@ def proc_table(found, headers):
              "#define __CUDA_API_VERSION_INTERNAL", "#include <cuda.h>", '#include "cuda/proc_table.h"',
              'extern "C" {',
              "CUresult cuGetProcAddress_v2(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);", "}",
-             "namespace nvsim {", "const ProcEntry kProcTable[] = {"]
+             "namespace nvsim {", "static const ProcEntry kProcTable[] = {"]
     lines += [f'    {{"{base}", {version}, {"true" if variant else "false"}, reinterpret_cast<void*>(&{symbol})}},'
               for base, version, variant, symbol in rows]
-    lines += ["};", f"const std::size_t kProcTableSize = {len(rows)};", "const ErrorEntry kErrorTable[] = {"]
+    lines += ["};", "std::span<const ProcEntry> proc_table() { return kProcTable; }",
+              "static const ErrorEntry kErrorTable[] = {"]
     with open(f"{headers}/cuda.h", encoding="utf-8") as file:
         errors = dict(re.findall(r"\b(CUDA_SUCCESS|CUDA_ERROR_\w+)\s*=\s*(\d+)", file.read()))
     lines += [f'    {{{code}, "{name}", "{error_text(name)}"}},' for name, code in errors.items()]
-    lines += ["};", f"const std::size_t kErrorTableSize = {len(errors)};", "}  // namespace nvsim", ""]
+    lines += ["};", "std::span<const ErrorEntry> error_table() { return kErrorTable; }", "}  // namespace nvsim", ""]
     return "\n".join(lines)
 
 

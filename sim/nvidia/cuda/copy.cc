@@ -12,7 +12,7 @@ namespace {
 
 enum class Order { kWait, kNow };
 
-void* host(CUdeviceptr address) {
+void* host_pointer(CUdeviceptr address) {
   return reinterpret_cast<void*>(address);
 }
 
@@ -37,7 +37,7 @@ CUresult copy(CUdeviceptr to, CUdeviceptr from, std::uint64_t size, Ends ends, O
     }
     const CUresult code = settle_default_stream(context, order);
     if (code == CUDA_SUCCESS) {
-      std::memmove(host(to), host(from), std::min(size, kContentLimit));
+      std::memmove(host_pointer(to), host_pointer(from), std::min(size, kContentLimit));
     }
     return code;
   });
@@ -57,7 +57,7 @@ CUresult fill(CUdeviceptr to, Value value, std::uint64_t count, Order order) {
     }
     const CUresult code = settle_default_stream(context, order);
     if (code == CUDA_SUCCESS && count > 0) {
-      std::fill_n(static_cast<Value*>(host(to)), std::min(bytes, kContentLimit) / sizeof(Value), value);
+      std::fill_n(static_cast<Value*>(host_pointer(to)), std::min(bytes, kContentLimit) / sizeof(Value), value);
     }
     return code;
   });
@@ -81,12 +81,12 @@ struct Side {
   std::uint64_t room = 0;  // bytes from base that may be touched; 0: host memory, which is the caller's affair
 };
 
-bool side_of(CUmemorytype type, const void* host_pointer, CUdeviceptr device, CUarray array, std::uint64_t pitch,
+bool side_of(CUmemorytype type, const void* host, CUdeviceptr device, CUarray array, std::uint64_t pitch,
              std::uint64_t height, Side& side) {
   side.pitch = pitch;
   side.slice = pitch * height;
   if (type == CU_MEMORYTYPE_HOST) {
-    side.base = address_of(host_pointer);
+    side.base = address_of(host);
     return side.base != 0;
   }
   if (type == CU_MEMORYTYPE_ARRAY) {
@@ -129,8 +129,8 @@ CUresult copy_box(const Side& to, const Side& from, const Box& box, Order order)
     std::uint64_t done = 0;
     for (std::uint64_t plane = 0; plane < box.depth; ++plane) {
       for (std::uint64_t row = 0; row < box.height && done < kContentLimit; ++row, done += box.width) {
-        std::memmove(host(to.base + box.to_offset + plane * to.slice + row * to.pitch),
-                     host(from.base + box.from_offset + plane * from.slice + row * from.pitch), box.width);
+        std::memmove(host_pointer(to.base + box.to_offset + plane * to.slice + row * to.pitch),
+                     host_pointer(from.base + box.from_offset + plane * from.slice + row * from.pitch), box.width);
       }
     }
     return CUDA_SUCCESS;

@@ -23,7 +23,7 @@ CUresult with_device(CUdevice ordinal, const void* out, Body body) {
 
 // Values that do not depend on the model.
 const std::map<int, int>& fixed_attributes() {
-  static const std::map<int, int> kValues = {
+  static const std::map<int, int> values = {
       {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
       {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
       {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
@@ -66,7 +66,7 @@ const std::map<int, int>& fixed_attributes() {
       {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1},
       {CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 0},
   };
-  return kValues;
+  return values;
 }
 
 int attribute(Card& card, CUdevice_attribute which) {

@@ -46,7 +46,8 @@ Card* card_of_entry(const std::vector<Card*>& cards, std::string_view entry) {
   Card* found = nullptr;
   for (Card* card : cards) {
     const std::string_view uuid = card->config().uuid;
-    if (entry.size() >= 5 && entry.size() <= uuid.size() && strncasecmp(uuid.data(), entry.data(), entry.size()) == 0) {
+    if (entry.size() >= 5 && entry.size() <= uuid.size() &&
+        strncasecmp(card->config().uuid, std::string(entry).c_str(), entry.size()) == 0) {
       if (found != nullptr) {
         return nullptr;
       }
@@ -58,7 +59,7 @@ Card* card_of_entry(const std::vector<Card*>& cards, std::string_view entry) {
 
 // As the real driver: the list ends at the first entry that names no card, and a card named twice is none at all.
 std::vector<Card*> visible_cards(MachineView& view) {
-  const std::vector<Card*> cards = ordered_cards(view);
+  std::vector<Card*> cards = ordered_cards(view);
   const char* variable = getenv("CUDA_VISIBLE_DEVICES");
   if (variable == nullptr) {
     return cards;
@@ -217,13 +218,13 @@ CUdeviceptr map_addresses(std::uint64_t span, bool low) {
     munmap(data, base - start);
   }
   if (start + padded > base + span) {
-    munmap(reinterpret_cast<void*>(base + span), start + padded - base - span);
+    munmap(host_pointer(base + span), start + padded - base - span);
   }
   return base;
 }
 
 void unmap_addresses(CUdeviceptr base, std::uint64_t span) {
-  munmap(reinterpret_cast<void*>(base), span);
+  munmap(host_pointer(base), span);
 }
 
 Range* find_range(CUdeviceptr address) {

@@ -2,6 +2,7 @@
 // driver(); objects behind handles live until they are destroyed by their API call.
 #pragma once
 
+#include <bit>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,6 +20,11 @@ inline constexpr std::uint64_t kGranularity = 2ULL << 20U;
 
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t step) {
   return (value + step - 1) / step * step;
+}
+
+// A device address as the host's, which it also is.
+inline void* host_pointer(CUdeviceptr address) {
+  return std::bit_cast<void*>(address);
 }
 
 struct Context;

@@ -65,9 +65,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
   return nvsim::launch_config(config, function, config == nullptr ? nullptr : config->hStream);
 }
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction function, void**, void**) {
-  const CUstream stream = config == nullptr || config->hStream != nullptr ? nullptr : CU_STREAM_PER_THREAD;
-  return nvsim::launch_config(config, function,
-                              config != nullptr && config->hStream != nullptr ? config->hStream : stream);
+  const bool named = config != nullptr && config->hStream != nullptr;
+  return nvsim::launch_config(config, function, named ? config->hStream : CU_STREAM_PER_THREAD);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,

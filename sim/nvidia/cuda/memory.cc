@@ -64,7 +64,7 @@ CUresult host_memory(void** out, std::size_t size, unsigned flags) {
     range.context = &context;
     range.flags = flags;
     add_range(range);
-    *out = reinterpret_cast<void*>(range.base);
+    *out = host_pointer(range.base);
     return CUDA_SUCCESS;
   });
 }

@@ -225,7 +225,6 @@ Kernel* kernel_of(const void* handle) {
 }  // namespace nvsim
 
 using nvsim::Context;
-using nvsim::Kernel;
 using nvsim::Module;
 using nvsim::with_context;
 

@@ -8,7 +8,7 @@ namespace {
 
 template <typename Value>
 CUresult give(void* out, Value value) {
-  std::memcpy(out, &value, sizeof(value));
+  *static_cast<Value*>(out) = value;
   return CUDA_SUCCESS;
 }
 

@@ -16,8 +16,7 @@ struct Lookup {
 // is one.
 Lookup look_up(const char* name, int version, bool per_thread) {
   Lookup plain, variant;
-  for (std::size_t index = 0; index < kProcTableSize; ++index) {
-    const ProcEntry& entry = kProcTable[index];
+  for (const ProcEntry& entry : proc_table()) {
     if (std::strcmp(entry.name, name) != 0) {
       continue;
     }
@@ -42,6 +41,15 @@ CUresult answer(const char* name, void** out, int version, bool per_thread, CUdr
     return CUDA_SUCCESS;  // the caller reads the status
   }
   return lookup.address != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+const ErrorEntry* find_error(CUresult error) {
+  for (const ErrorEntry& entry : error_table()) {
+    if (entry.code == static_cast<int>(error)) {
+      return &entry;
+    }
+  }
+  return nullptr;
 }
 
 bool wants_per_thread(cuuint64_t flags) {
@@ -77,20 +85,18 @@ CUresult cuGetExportTable(const void** table, const CUuuid*) {
 }
 
 CUresult cuGetErrorName(CUresult error, const char** name) {
-  for (std::size_t index = 0; name != nullptr && index < nvsim::kErrorTableSize; ++index) {
-    if (nvsim::kErrorTable[index].code == static_cast<int>(error)) {
-      *name = nvsim::kErrorTable[index].name;
-      return CUDA_SUCCESS;
-    }
+  const nvsim::ErrorEntry* entry = nvsim::find_error(error);
+  if (name == nullptr || entry == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
-  return CUDA_ERROR_INVALID_VALUE;
+  *name = entry->name;
+  return CUDA_SUCCESS;
 }
 CUresult cuGetErrorString(CUresult error, const char** text) {
-  for (std::size_t index = 0; text != nullptr && index < nvsim::kErrorTableSize; ++index) {
-    if (nvsim::kErrorTable[index].code == static_cast<int>(error)) {
-      *text = nvsim::kErrorTable[index].text;
-      return CUDA_SUCCESS;
-    }
+  const nvsim::ErrorEntry* entry = nvsim::find_error(error);
+  if (text == nullptr || entry == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
-  return CUDA_ERROR_INVALID_VALUE;
+  *text = entry->text;
+  return CUDA_SUCCESS;
 }

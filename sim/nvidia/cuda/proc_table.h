@@ -1,7 +1,7 @@
 // The table behind cuGetProcAddress, generated from the vendor's headers.
 #pragma once
 
-#include <cstddef>
+#include <span>
 
 namespace nvsim {
 
@@ -15,8 +15,7 @@ struct ProcEntry {
 };
 
 // Sorted by name, then by version.
-extern const ProcEntry kProcTable[];
-extern const std::size_t kProcTableSize;
+std::span<const ProcEntry> proc_table();
 
 // A CUresult with its name and a description.
 struct ErrorEntry {
@@ -24,7 +23,6 @@ struct ErrorEntry {
   const char* name;
   const char* text;
 };
-extern const ErrorEntry kErrorTable[];
-extern const std::size_t kErrorTableSize;
+std::span<const ErrorEntry> error_table();
 
 }  // namespace nvsim

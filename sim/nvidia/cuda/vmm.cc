@@ -24,17 +24,14 @@ struct Physical {
 };
 
 Physical* object(CUmemGenericAllocationHandle handle) {
-  Physical* physical = nullptr;
-  static_assert(sizeof(physical) == sizeof(handle));
-  std::memcpy(&physical, &handle, sizeof(physical));
-  return physical;
+  return std::bit_cast<Physical*>(handle);
 }
 
 CUmemGenericAllocationHandle handle_of(Physical* physical) {
   return static_cast<CUmemGenericAllocationHandle>(reinterpret_cast<std::uintptr_t>(physical));
 }
 
-void* pointer(CUdeviceptr address) {
+void* host_pointer(CUdeviceptr address) {
   return reinterpret_cast<void*>(address);
 }
 
@@ -148,7 +145,7 @@ CUresult map(CUdeviceptr address, std::size_t size, std::size_t offset, Physical
   }
   const bool shared = physical->descriptor >= 0;
   const int flags = MAP_FIXED | MAP_NORESERVE | (shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
-  if (mmap(pointer(address), size, PROT_READ | PROT_WRITE, flags, physical->descriptor,
+  if (mmap(host_pointer(address), size, PROT_READ | PROT_WRITE, flags, physical->descriptor,
            shared ? static_cast<off_t>(offset) : 0) == MAP_FAILED) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -185,7 +182,8 @@ CUresult unmap(CUdeviceptr address, std::size_t size) {
   }
   const std::vector<Range> taken = take_mappings(address, size);
   for (const Range& range : taken) {
-    mmap(pointer(range.base), range.size, PROT_NONE, MAP_FIXED | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mmap(host_pointer(range.base), range.size, PROT_NONE, MAP_FIXED | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS, -1,
+         0);
     auto* physical = static_cast<Physical*>(range.handle);
     physical->mappings -= 1;
     drop_if_unused(physical);
@@ -238,7 +236,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* out, size_t size, size_t alignment, CU
   if (base + size + padding > aligned + size) {
     nvsim::unmap_addresses(aligned + size, base + padding - aligned);
   }
-  mprotect(nvsim::pointer(aligned), size, PROT_NONE);
+  mprotect(nvsim::host_pointer(aligned), size, PROT_NONE);
   const std::lock_guard guard(driver().mutex);
   driver().reservations[aligned] = size;
   *out = aligned;

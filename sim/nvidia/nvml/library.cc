@@ -119,7 +119,8 @@ nvmlDevice_t nvml_handle(const Card& card) {
 }
 
 unsigned long long wall_us(std::int64_t monotonic) {
-  return static_cast<unsigned long long>(monotonic / 1000 + wall_offset_us());
+  const std::int64_t microseconds = monotonic / 1000 + wall_offset_us();
+  return static_cast<unsigned long long>(microseconds);
 }
 
 std::int64_t monotonic_from_wall_us(unsigned long long microseconds) {

@@ -2,16 +2,15 @@
 
 #include <dlfcn.h>
 
-#include <cstring>
+#include <bit>
 
 namespace nvsim::run {
 namespace {
 
-// dlsym hands out functions as void*; memcpy is the conversion that every compiler accepts.
+// dlsym hands out functions as void*.
 template <typename Function>
 void assign(Function& function, void* address) {
-  static_assert(sizeof(function) == sizeof(address));
-  std::memcpy(&function, &address, sizeof(address));
+  function = std::bit_cast<Function>(address);
 }
 
 template <typename Function>

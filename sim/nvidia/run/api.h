@@ -84,6 +84,7 @@ namespace nvsim::run {
   X(nvmlDeviceGetUtilizationRates) \
   X(nvmlDeviceGetComputeRunningProcesses_v3)
 
+// NOLINTBEGIN(bugprone-macro-parentheses): the arguments are names
 struct Cuda {
 #define X(base, symbol, version) decltype(&::symbol) base = nullptr;
   NVSIM_RUN_CUDA(X)
@@ -95,6 +96,7 @@ struct Nvml {
   NVSIM_RUN_NVML(X)
 #undef X
 };
+// NOLINTEND(bugprone-macro-parentheses)
 
 // How functions are found: as the CUDA runtime does, by dlsym alone, or by the linker (only in nvsim-run-linked).
 enum class Via { kGetProc, kDlsym, kLink };
