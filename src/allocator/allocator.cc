@@ -12,7 +12,10 @@ enum class Step {
   kTooMany,  // the 32 results of the claim are exceeded: no other device of an earlier request can help
 };
 
-const Held kNothingHeld;
+const Held& nothing_held() {
+  static const Held nothing;
+  return nothing;
+}
 
 bool same_scalar(const model::AttributeValue& a, const model::AttributeValue& b) {
   const bool scalar = a.index() >= 1 && a.index() <= 4;  // int, bool, string, version
@@ -169,7 +172,7 @@ class Search {
   }
 
   const Held& held_of(const DeviceInfo& device) const {
-    if (assumption_.all_free) return kNothingHeld;
+    if (assumption_.all_free) return nothing_held();
     for (const auto& [other, held] : assumption_.instead) {
       if (other == &device) return held;
     }

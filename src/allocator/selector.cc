@@ -126,7 +126,8 @@ class Parser {
       }
       if (c == '\n') break;
       if (c == '\\') {
-        if (++i == rest_.size() || (rest_[i] != '\\' && rest_[i] != '"' && rest_[i] != '\'')) return unexpected();
+        ++i;
+        if (i == rest_.size() || (rest_[i] != '\\' && rest_[i] != '"' && rest_[i] != '\'')) return unexpected();
         c = rest_[i];
       }
       value.push_back(c);

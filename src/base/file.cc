@@ -80,7 +80,11 @@ Result<void> remove_at(int at, const std::string& name, const std::string& shown
   if (!directory) return fail_errno("opendir " + shown, errno);
   const int inner = fd.release();  // the handle owns it now
   HEDDLE_TRY(const std::vector<std::string> names, names_in(directory.get(), shown));
-  for (const std::string& child : names) HEDDLE_CHECK_OK(remove_at(inner, child, shown + "/" + child));
+  for (const std::string& child : names) {
+    std::string below = shown;
+    below.append("/").append(child);
+    HEDDLE_CHECK_OK(remove_at(inner, child, below));
+  }
   if (::unlinkat(at, name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) return fail_errno("rmdir " + shown, errno);
   return {};
 }

@@ -50,11 +50,13 @@ tl::unexpected<Error> fail_errno(std::string_view what, int error_number);
 #define HEDDLE_CONCAT(a, b) HEDDLE_CONCAT_INNER(a, b)
 
 // HEDDLE_TRY(auto x, parse(text)); returns the error to the caller, or goes on with the value in x.
+// NOLINTBEGIN(bugprone-macro-parentheses): a declaration cannot stand in parentheses.
 #define HEDDLE_TRY(declaration, expression)                                                   \
   auto HEDDLE_CONCAT(try_, __LINE__) = (expression);                                          \
   if (!HEDDLE_CONCAT(try_, __LINE__))                                                         \
     return tl::unexpected<::heddle::Error>(std::move(HEDDLE_CONCAT(try_, __LINE__)).error()); \
   declaration = std::move(*HEDDLE_CONCAT(try_, __LINE__))
+// NOLINTEND(bugprone-macro-parentheses)
 
 // HEDDLE_CHECK_OK(write(file)); for Result<void>: returns the error to the caller.
 #define HEDDLE_CHECK_OK(expression)                                                                           \

@@ -37,6 +37,7 @@ std::vector<std::string> oldest_first(const std::vector<Holding>& holdings) {
     return a->since && *a->since < *b->since;
   });
   std::vector<std::string> uids;
+  uids.reserve(grants.size());
   for (const Grant* grant : grants) uids.push_back(grant->uid);
   return uids;
 }
@@ -79,6 +80,7 @@ std::vector<DeviceUse> State::device_uses() const {
     if (!uses.contains(key)) uses.emplace(key, make_use(key, nullptr, &holdings));
   }
   std::vector<DeviceUse> result;
+  result.reserve(uses.size());
   for (auto& [key, use] : uses) result.push_back(std::move(use));
   return result;
 }

@@ -31,6 +31,7 @@ std::string amounts_text(const Shape& shape, const std::vector<Amount>& amounts)
                        amount_text(shape.capacities[cores], amounts[cores]));
   }
   std::vector<std::string> parts;
+  parts.reserve(amounts.size());
   for (size_t i = 0; i < amounts.size(); ++i) {
     parts.push_back(fmt::format("{} {}", shape.capacities[i].name, amount_text(shape.capacities[i], amounts[i])));
   }
@@ -51,6 +52,7 @@ std::string ask_text(const allocator::Alternative& alternative, std::string_view
     return fmt::format("whole {}", card);
   }
   std::vector<std::string> parts;
+  parts.reserve(capacity.size());
   for (const auto& [name, quantity] : capacity) parts.push_back(fmt::format("{} {}", name, quantity.to_string()));
   const std::string with = parts.empty() ? "" : fmt::format(" with {}", fmt::join(parts, ", "));
   return fmt::format("{} of class {}{}", device, alternative.spec->device_class, with);
