@@ -1,0 +1,179 @@
+#include "controller/admission.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "codec/codec.h"
+#include "controller/base64.h"
+
+namespace heddle::controller {
+namespace {
+
+using Json = nlohmann::json;
+
+Json review(const std::string& kind, const Json& object, const std::string& operation = "CREATE",
+            const Json& old = nullptr) {
+  return {{"apiVersion", "admission.k8s.io/v1"},
+          {"kind", "AdmissionReview"},
+          {"request",
+           {{"uid", "0123456789-abc"},
+            {"kind", {{"group", ""}, {"version", "v1"}, {"kind", kind}}},
+            {"operation", operation},
+            {"namespace", "default"},
+            {"userInfo", {{"username", "alice"}}},
+            {"object", object},
+            {"oldObject", old}}}};
+}
+
+Json pod(const Json& limits) {
+  return {
+      {"metadata", {{"name", "p"}, {"namespace", "default"}}},
+      {"spec",
+       {{"containers", Json::array({{{"name", "main"}, {"resources", {{"limits", limits}, {"requests", limits}}}}})}}}};
+}
+
+Json response(const Result<AdmissionAnswer>& answer) {
+  EXPECT_TRUE(answer.has_value());
+  const Json body = Json::parse(answer->body);
+  EXPECT_EQ(body["kind"], "AdmissionReview");
+  EXPECT_EQ(body["apiVersion"], "admission.k8s.io/v1");
+  EXPECT_EQ(body["response"]["uid"], "0123456789-abc");
+  return body["response"];
+}
+
+TEST(Mutate, AnswersWithThePatch) {
+  const Json object = pod({{"nvidia.com/gpumem", "3000"}});
+  const Json got = response(mutate(review("Pod", object).dump(), {}));
+  EXPECT_EQ(got["allowed"], true);
+  EXPECT_EQ(got["patchType"], "JSONPatch");
+  const auto patch = base64_decode(got["patch"].get<std::string>());
+  ASSERT_TRUE(patch.has_value());
+  const Json after = object.patch(Json::parse(*patch));
+  EXPECT_EQ(after["spec"]["schedulingGates"][0]["name"], "heddle.dev/placement");
+  EXPECT_EQ(after["spec"]["resourceClaims"][0]["resourceClaimName"], "p-main-0123456789");
+  const Json again = response(validate(review("Pod", after).dump(), {}));
+  EXPECT_EQ(again["allowed"], true);
+}
+
+TEST(Mutate, LeavesTheRestAlone) {
+  const Json got = response(mutate(review("Pod", pod({{"cpu", "1"}})).dump(), {}));
+  EXPECT_EQ(got["allowed"], true);
+  EXPECT_FALSE(got.contains("patch"));
+  EXPECT_EQ(response(mutate(review("Pod", pod({{"nvidia.com/gpu", "x"}}), "UPDATE").dump(), {}))["allowed"], true);
+}
+
+TEST(Mutate, RefusesWithFieldAndFix) {
+  const Json got = response(mutate(review("Pod", pod({{"nvidia.com/gpumem", "16Gi"}})).dump(), {}));
+  EXPECT_EQ(got["allowed"], false);
+  EXPECT_EQ(got["status"]["code"], 422);
+  EXPECT_EQ(got["status"]["message"],
+            "spec.containers[0].resources.limits[nvidia.com/gpumem]: \"16Gi\": the unit is MiB; write 16384");
+}
+
+TEST(Mutate, AQuotaOfZeroIsRefusedAtOnce) {
+  auto quotas = std::make_shared<QuotaTable>();
+  quotas->upsert({"default", "none", {{"requests.nvidia.com/gpu", 0}}});
+  quotas->upsert({"other", "some", {{"requests.nvidia.com/gpu", 5}}});
+  const AdmissionContext context{quotas, ""};
+  EXPECT_EQ(response(mutate(review("Pod", pod({{"nvidia.com/gpu", "1"}})).dump(), context))["allowed"], false);
+  EXPECT_EQ(response(mutate(review("Pod", pod({{"cpu", "1"}})).dump(), context))["allowed"], true);
+}
+
+TEST(Mutate, BadReviewsAreErrors) {
+  for (const char* text :
+       {"", "[]", "{}", R"({"kind":"AdmissionReview"})", R"({"kind":"AdmissionReview","request":{}})",
+        R"({"kind":"AdmissionReview","request":{"uid":"x","kind":{"kind":"Pod"},"operation":"CREATE","object":[]}})"}) {
+    EXPECT_FALSE(mutate(text, {}).has_value()) << text;
+  }
+}
+
+TEST(Validate, ResourcesThatCameAfterTheTranslationAreRefused) {
+  const Json got = response(validate(review("Pod", pod({{"nvidia.com/gpu", "1"}})).dump(), {}));
+  EXPECT_EQ(got["allowed"], false);
+  EXPECT_EQ(response(validate(review("Pod", pod({{"nvidia.com/gpu", "0"}})).dump(), {}))["allowed"], true);
+}
+
+TEST(Validate, RequestAndGateStayAsTheyAreExceptForTheController) {
+  Json before = pod({{"cpu", "1"}});
+  before["metadata"]["annotations"]["heddle.dev/request"] = "[1]";
+  before["spec"]["schedulingGates"] = Json::array({{{"name", "heddle.dev/placement"}}});
+  Json other = before;
+  other["metadata"]["annotations"]["heddle.dev/request"] = "[2]";
+  Json ungated = before;
+  ungated["spec"].erase("schedulingGates");
+  Json labelled = before;
+  labelled["metadata"]["labels"]["x"] = "y";
+  const auto allowed = [&](const Json& after, const std::string& controller) {
+    return response(validate(review("Pod", after, "UPDATE", before).dump(), {nullptr, controller}))["allowed"]
+        .get<bool>();
+  };
+  EXPECT_FALSE(allowed(other, "controller"));
+  EXPECT_FALSE(allowed(ungated, "controller"));
+  EXPECT_TRUE(allowed(labelled, "controller"));
+  EXPECT_TRUE(allowed(ungated, "alice"));
+}
+
+struct ClaimCase {
+  const char* name;
+  const char* request;  // the inside of requests[0]
+  const char* message;  // empty: fine
+};
+
+class ValidateClaims : public testing::TestWithParam<ClaimCase> {};
+
+TEST_P(ValidateClaims, Says) {
+  const Json spec{{"devices", {{"requests", Json::array({Json::parse(GetParam().request)})}}}};
+  const std::pair<const char*, Json> objects[] = {{"ResourceClaim", {{"spec", spec}}},
+                                                  {"ResourceClaimTemplate", {{"spec", {{"spec", spec}}}}}};
+  for (const auto& [kind, object] : objects) {
+    const Json got = response(validate(review(kind, object).dump(), {}));
+    EXPECT_EQ(got["allowed"], std::string(GetParam().message).empty()) << got;
+    if (got["allowed"] == false) {
+      EXPECT_NE(got["status"]["message"].get<std::string>().find(GetParam().message), std::string::npos) << got;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, ValidateClaims,
+    testing::Values(
+        ClaimCase{"plain", R"({"name":"r","exactly":{"deviceClassName":"heddle"}})", ""},
+        ClaimCase{
+            "selector",
+            R"({"name":"r","exactly":{"deviceClassName":"heddle","selectors":[{"cel":{"expression":"device.driver == \"accelerator.heddle.dev\""}}]}})",
+            ""},
+        ClaimCase{
+            "foreign",
+            R"({"name":"r","exactly":{"deviceClassName":"gpu.example.com","adminAccess":true,"selectors":[{"cel":{"expression":"1+"}}]}})",
+            ""},
+        ClaimCase{
+            "selector_not_understood",
+            R"({"name":"r","exactly":{"deviceClassName":"heddle","selectors":[{"cel":{"expression":"device.driver =="}}]}})",
+            "selectors[0]"},
+        ClaimCase{"admin", R"({"name":"r","exactly":{"deviceClassName":"heddle-nvidia","adminAccess":true}})",
+                  "adminAccess"},
+        ClaimCase{"cores",
+                  R"({"name":"r","exactly":{"deviceClassName":"heddle","capacity":{"requests":{"cores":"150"}}}})",
+                  "0 to 100"},
+        ClaimCase{"memory",
+                  R"({"name":"r","exactly":{"deviceClassName":"heddle","capacity":{"requests":{"memory":"0"}}}})",
+                  "above 0"},
+        ClaimCase{"unknown",
+                  R"({"name":"r","exactly":{"deviceClassName":"heddle","capacity":{"requests":{"vram":"1Gi"}}}})",
+                  "memory and cores"},
+        ClaimCase{"count", R"({"name":"r","exactly":{"deviceClassName":"heddle","count":33}})", "1 to 32"}),
+    [](const auto& entry) { return std::string(entry.param.name); });
+
+TEST(Base64, RoundTrip) {
+  for (const char* text : {"", "f", "fo", "foo", "foob", "fooba", "foobar", "\xff\xfe"}) {
+    const auto back = base64_decode(base64_encode(text));
+    ASSERT_TRUE(back.has_value());
+    EXPECT_EQ(*back, text);
+  }
+  EXPECT_EQ(base64_encode("fooba"), "Zm9vYmE=");
+  for (const char* bad : {"a", "abc", "a===", "ab!="}) EXPECT_FALSE(base64_decode(bad).has_value()) << bad;
+}
+
+}  // namespace
+}  // namespace heddle::controller

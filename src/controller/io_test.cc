@@ -1,0 +1,179 @@
+// The thin shell around the Reconciler: queue, sinks, ledger versions, quotas, certificates, and what decides whether
+// to start.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "controller/certificates.h"
+#include "controller/controller.h"
+#include "controller/event_queue.h"
+#include "controller/ledger.h"
+#include "controller/quota.h"
+#include "controller/watches.h"
+
+namespace heddle::controller {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string pod_text(const std::string& name, const std::string& uid) {
+  return Json{{"metadata", {{"name", name}, {"namespace", "d"}, {"uid", uid}, {"resourceVersion", "1"}}},
+              {"spec", Json::object()}}
+      .dump();
+}
+
+TEST(EventQueue, CoalescesObjectsAndKeepsTheOrderOfTheRest) {
+  EventQueue queue;
+  queue.push(*parse_object(ObjectKind::kPod, pod_text("a", "1")));
+  queue.push(TaskEvent{[] {}});
+  queue.push(*parse_object(ObjectKind::kPod, pod_text("a", "2")));
+  queue.push(ObjectEvent{ObjectKind::kPod, "d/a", Removed{"2"}});
+  const auto events = queue.pop(0);
+  ASSERT_EQ(events.size(), 2U);
+  const auto& removed = std::get<Removed>(std::get<ObjectEvent>(events[0]).what);
+  EXPECT_TRUE(removed.uid.empty());  // the reader never saw uid 2 and may still know uid 1
+  EXPECT_TRUE(queue.pop(0).empty());
+  queue.close();
+  queue.push(TaskEvent{[] {}});
+  EXPECT_TRUE(queue.pop(1'000'000'000).empty());
+}
+
+TEST(ObjectSink, ANewListRemovesWhatItNoLongerHas) {
+  const SystemClock clock;
+  const Logger log("test", LogLevel::kError, clock);
+  EventQueue queue;
+  int lists = 0;
+  ObjectSink sink(ObjectKind::kPod, queue, log, [&] { ++lists; });
+  const std::string a = pod_text("a", "1");
+  const std::string b = pod_text("b", "2");
+  sink.replace({a, b});
+  EXPECT_EQ(queue.pop(0).size(), 2U);
+  sink.deleted(a);
+  sink.added_or_modified(pod_text("c", "3"));
+  EXPECT_EQ(queue.pop(0).size(), 2U);
+  sink.replace({pod_text("c", "3")});
+  const auto events = queue.pop(0);
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_EQ(std::get<ObjectEvent>(events[1]).key, "d/b");
+  EXPECT_EQ(std::get<Removed>(std::get<ObjectEvent>(events[1]).what).uid, "2");
+  EXPECT_EQ(lists, 2);
+}
+
+model::ResourceClaim claim(const std::string& version, const std::string& uid = "u") {
+  model::ResourceClaim out;
+  out.meta.name_space = "d";
+  out.meta.name = "c";
+  out.meta.uid = uid;
+  out.meta.resource_version = version;
+  return out;
+}
+
+TEST(Ledger, OlderVersionsAndGoneClaimsChangeNothing) {
+  Ledger ledger("accelerator.heddle.dev");
+  EXPECT_EQ(ledger.upsert(claim("10")), Ledger::Change::kContent);
+  EXPECT_EQ(ledger.upsert(claim("9")), Ledger::Change::kNone);
+  EXPECT_EQ(ledger.find("d/c")->meta.resource_version, "10");
+  ledger.remove("d/c", "other");
+  EXPECT_NE(ledger.find("d/c"), nullptr);
+  ledger.remove("d/c", "u");
+  EXPECT_EQ(ledger.find("d/c"), nullptr);
+  EXPECT_EQ(ledger.upsert(claim("11")), Ledger::Change::kNone);  // a late answer
+  EXPECT_EQ(ledger.upsert(claim("12", "v")), Ledger::Change::kContent);
+}
+
+TEST(Ledger, AClaimOfTheSameNameDoesNotInheritAPlan) {
+  Ledger ledger("accelerator.heddle.dev");
+  ledger.upsert(claim("1"));
+  model::Allocation allocation;
+  allocation.results.push_back({"r",
+                                "accelerator.heddle.dev",
+                                "p",
+                                "x",
+                                false,
+                                {},
+                                {},
+                                {},
+                                "s",
+                                {{"memory", Quantity::bytes(int64_t{5} << 20)}, {"cores", Quantity::from_int(7)}}});
+  ledger.plan("d/c", allocation);
+  EXPECT_EQ(ledger.usage("d"), (DeviceUsage{1, 5, 7}));
+  ledger.upsert(claim("2"));
+  EXPECT_NE(ledger.planned("d/c"), nullptr);
+  ledger.upsert(claim("3", "new"));
+  EXPECT_EQ(ledger.planned("d/c"), nullptr);
+  EXPECT_EQ(ledger.usage("d"), DeviceUsage{});
+}
+
+TEST(Quota, ReadsOnlyWhatItCounts) {
+  const auto quota = parse_quota(
+      R"({"metadata":{"name":"q","namespace":"d"},"spec":{"hard":{"cpu":"4","requests.nvidia.com/gpu":"2","limits.nvidia.com/gpumem":"20k"}}})");
+  ASSERT_TRUE(quota.has_value());
+  EXPECT_EQ(quota->hard,
+            (std::map<std::string, int64_t>{{"requests.nvidia.com/gpu", 2}, {"limits.nvidia.com/gpumem", 20000}}));
+  EXPECT_TRUE(parse_quota(R"({"metadata":{},"spec":{"scopes":["BestEffort"],"hard":{"requests.nvidia.com/gpu":"0"}}})")
+                  ->hard.empty());
+  EXPECT_FALSE(parse_quota("[]").has_value());
+  QuotaTable table;
+  table.upsert(*quota);
+  EXPECT_FALSE(table.exceeded("d", {1, 0, 0}, {1, 20000, 0}).has_value());
+  EXPECT_TRUE(table.exceeded("d", {1, 0, 0}, {2, 0, 0}).has_value());
+  EXPECT_TRUE(table.exceeded("d", {0, 1, 0}, {0, 20000, 0}).has_value());
+  EXPECT_FALSE(table.exceeded("other", {9, 9, 9}, {9, 9, 9}).has_value());
+  table.remove("d/q");
+  EXPECT_FALSE(table.exceeded("d", {1, 0, 0}, {2, 0, 0}).has_value());
+}
+
+TEST(Certificates, SecretAndBundle) {
+  const Time now{1'800'000'000'000'000'000};
+  const std::vector<std::string> names = {"heddle-webhook.heddle-system.svc", "127.0.0.1"};
+  const auto pair = make_pair(names, now, "");
+  ASSERT_TRUE(pair.has_value()) << pair.error().text();
+  EXPECT_FALSE(needs_renewal(*pair, names, now));
+  EXPECT_TRUE(needs_renewal(*pair, {"other.svc"}, now));
+  EXPECT_TRUE(needs_renewal(*pair, names, now + Duration::seconds(300 * 86400)));
+
+  Json secret = Json::parse(secret_patch(*pair, "5"));
+  EXPECT_EQ(secret["metadata"]["resourceVersion"], "5");
+  const auto back = read_secret(secret.dump());
+  ASSERT_TRUE(back.has_value() && back->has_value());
+  EXPECT_EQ((*back)->certificate_pem, pair->certificate_pem);
+  EXPECT_FALSE(needs_renewal(**back, names, now));
+  EXPECT_FALSE(read_secret(R"({"metadata":{}})")->has_value());
+  EXPECT_FALSE(read_secret(R"({"data":{"ca.crt":"QQ==","tls.crt":"QQ==","tls.key":"QQ=="}})")->has_value());
+
+  // While a new certificate is on its way to the replicas, the API server trusts both authorities.
+  const auto next = make_pair(names, now + Duration::seconds(300 * 86400), pair->ca_pem);
+  ASSERT_TRUE(next.has_value());
+  EXPECT_NE(next->ca_pem.find(pair->ca_pem), std::string::npos);
+  EXPECT_FALSE(needs_renewal(*next, names, now + Duration::seconds(300 * 86400)));
+
+  Json configuration{
+      {"metadata", {{"resourceVersion", "7"}}},
+      {"webhooks", Json::array({{{"clientConfig", {{"url", "u"}}}}, {{"clientConfig", {{"url", "v"}}}}})}};
+  const auto patch = bundle_patch(configuration.dump(), pair->ca_pem);
+  ASSERT_TRUE(patch.has_value());
+  const Json patched = configuration.patch(Json::parse(*patch));
+  EXPECT_EQ(patched["webhooks"][1]["clientConfig"]["url"], "v");
+  EXPECT_FALSE(bundle_patch(patched.dump(), pair->ca_pem).has_value());
+  EXPECT_TRUE(bundle_patch(patched.dump(), next->ca_pem).has_value());
+}
+
+TEST(Baseline, OldClustersAreRefusedWithTheReason) {
+  EXPECT_TRUE(check_version(R"({"major":"1","minor":"36","gitVersion":"v1.36.0"})").has_value());
+  EXPECT_TRUE(check_version(R"({"major":"1","minor":"37+","gitVersion":"v1.37.2"})").has_value());
+  const auto old = check_version(R"({"major":"1","minor":"35","gitVersion":"v1.35.4"})");
+  ASSERT_FALSE(old.has_value());
+  EXPECT_EQ(old.error().code, Code::kUnsupported);
+  EXPECT_NE(old.error().message.find("v1.35.4"), std::string::npos);
+  EXPECT_FALSE(check_version("{}").has_value());
+}
+
+TEST(DieAt, Forms) {
+  EXPECT_EQ(parse_die_at("")->write, 0U);
+  EXPECT_EQ(parse_die_at("3")->when, DieAt::When::kAfterAnswer);
+  EXPECT_EQ(parse_die_at("3:before")->when, DieAt::When::kBeforeSending);
+  for (const char* bad : {"x", "3:", "3:later", ":before", "-1"}) EXPECT_FALSE(parse_die_at(bad).has_value()) << bad;
+}
+
+}  // namespace
+}  // namespace heddle::controller
