@@ -29,13 +29,19 @@ HttpResponse json_response(int status, std::string body) {
 
 int http_status(Code code) {
   switch (code) {
-    case Code::kInvalidArgument: return 400;
-    case Code::kNotFound: return 404;
-    case Code::kPermissionDenied: return 403;
+    case Code::kInvalidArgument:
+      return 400;
+    case Code::kNotFound:
+      return 404;
+    case Code::kPermissionDenied:
+      return 403;
     case Code::kAlreadyExists:
-    case Code::kConflict: return 409;
-    case Code::kUnavailable: return 503;
-    default: return 500;
+    case Code::kConflict:
+      return 409;
+    case Code::kUnavailable:
+      return 503;
+    default:
+      return 500;
   }
 }
 
@@ -45,7 +51,9 @@ HttpResponse error_response(const Error& error) {
   return json_response(http_status(error.code), out.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-HttpResponse error_response(Code code, std::string message) { return error_response(Error{code, std::move(message), {}}); }
+HttpResponse error_response(Code code, std::string message) {
+  return error_response(Error{code, std::move(message), {}});
+}
 
 bool may_act_on_all(const HttpRequest& request) {
   return request.peer_uid == 0 || request.peer_uid == static_cast<int64_t>(geteuid());
@@ -108,8 +116,7 @@ HttpResponse launch(Daemon& daemon, int64_t id) {
 
 HttpResponse act(Daemon& daemon, const HttpRequest& request, const JobView& job, const std::string& verb) {
   if (!may_act_on_all(request) && request.peer_uid != job.job.owner.uid) {
-    return error_response(Code::kPermissionDenied,
-                          fmt::format("job {} belongs to {}", job.job.id, job.job.owner.name));
+    return error_response(Code::kPermissionDenied, fmt::format("job {} belongs to {}", job.job.id, job.job.owner.name));
   }
   if (verb == "launch") return launch(daemon, job.job.id);
   Result<void> done;

@@ -2,12 +2,10 @@
 //
 //   GET  /v1/status                 cards, live jobs, the last that ended
 //   GET  /v1/jobs/ID-OR-NAME        one job: state, place in the queue, reasons
-//   POST /v1/jobs                   {"request": {...}, "client": {"pid": N}} -> 201 the job; 422 it fits on no card (or not now)
-//   POST /v1/jobs/ID/launch         -> environment and folder for the command, once granted
-//   POST /v1/jobs/ID/start          {"runner": {"pid": N}}, before the command starts
-//   POST /v1/jobs/ID/cancel
-//   POST /v1/shutdown               {"endJobs": true|false} -> 409 with what is unfinished
-//   GET  /                          the status page
+//   POST /v1/jobs                   {"request": {...}, "client": {"pid": N}} -> 201 the job; 422 it fits on no card (or
+//   not now) POST /v1/jobs/ID/launch         -> environment and folder for the command, once granted POST
+//   /v1/jobs/ID/start          {"runner": {"pid": N}}, before the command starts POST /v1/jobs/ID/cancel POST
+//   /v1/shutdown               {"endJobs": true|false} -> 409 with what is unfinished GET  / the status page
 // Errors are {"error": {"code": "NotFound", "message": "...", "field": "..."}}.
 #pragma once
 

@@ -29,8 +29,8 @@ struct FreeList {
 std::string escape(const std::string& text) {
   std::string out;
   for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                       c == '_' || c == '.';
+    const bool plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
     out += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
   }
   return out;
@@ -38,12 +38,18 @@ std::string escape(const std::string& text) {
 
 Code code_of(int64_t status) {
   switch (status) {
-    case 400: return Code::kInvalidArgument;
-    case 403: return Code::kPermissionDenied;
-    case 404: return Code::kNotFound;
-    case 409: return Code::kConflict;
-    case 503: return Code::kUnavailable;
-    default: return Code::kInternal;
+    case 400:
+      return Code::kInvalidArgument;
+    case 403:
+      return Code::kPermissionDenied;
+    case 404:
+      return Code::kNotFound;
+    case 409:
+      return Code::kConflict;
+    case 503:
+      return Code::kUnavailable;
+    default:
+      return Code::kInternal;
   }
 }
 
@@ -90,8 +96,8 @@ Result<JobStatus> parse_job(const std::string& body) {
 
 Result<Client::Reply> Client::exchange(const std::string& method, const std::string& path, const std::string& body) {
   if (!file_exists(socket_)) {
-    return fail(Code::kNotFound, fmt::format("Heddle is not running here ({} does not exist): start it with `heddle up`",
-                                             socket_));
+    return fail(Code::kNotFound,
+                fmt::format("Heddle is not running here ({} does not exist): start it with `heddle up`", socket_));
   }
   const std::unique_ptr<CURL, CloseCurl> handle(curl_easy_init());
   if (!handle) return fail(Code::kInternal, "libcurl could not be set up");
@@ -159,7 +165,8 @@ Result<LaunchReply> Client::launch(int64_t id) {
 }
 
 Result<void> Client::start(int64_t id, int64_t runner_pid) {
-  HEDDLE_CHECK_OK(call("POST", fmt::format("/v1/jobs/{}/start", id), fmt::format(R"({{"runner":{{"pid":{}}}}})", runner_pid)));
+  HEDDLE_CHECK_OK(
+      call("POST", fmt::format("/v1/jobs/{}/start", id), fmt::format(R"({{"runner":{{"pid":{}}}}})", runner_pid)));
   return {};
 }
 
@@ -179,7 +186,9 @@ Result<std::optional<StillBusy>> Client::shut_down(ShutDown how) {
   return tl::unexpected<Error>(error_of(reply.status, reply.body));
 }
 
-Result<std::string> Client::status_json() { return call("GET", "/v1/status"); }
+Result<std::string> Client::status_json() {
+  return call("GET", "/v1/status");
+}
 
 Result<std::string> Client::job_json(const std::string& id_or_name) {
   return call("GET", "/v1/jobs/" + escape(id_or_name));

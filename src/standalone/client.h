@@ -45,8 +45,8 @@ class Client {
  public:
   explicit Client(std::string socket) : socket_(std::move(socket)) {}
 
-  // Errors of all: kUnavailable when nobody answers (the daemon was killed, and may come back), kNotFound when there is no
-  // socket (it is not running) or no such job, and what the daemon said.
+  // Errors of all: kUnavailable when nobody answers (the daemon was killed, and may come back), kNotFound when there is
+  // no socket (it is not running) or no such job, and what the daemon said.
   Result<std::variant<JobStatus, Rejected>> submit(const JobRequest& request, int64_t client_pid);
   Result<JobStatus> job(int64_t id);
   Result<LaunchReply> launch(int64_t id);

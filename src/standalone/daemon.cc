@@ -30,10 +30,14 @@ model::DeviceClass device_class() {
   return out;
 }
 
+// As explanations name it.
+std::string job_key(const Job& job) {
+  return fmt::format("job {}", job.id);
+}
+
 model::ResourceClaim claim_of(const Job& job, model::ClaimSpec spec) {
   model::ResourceClaim claim;
-  claim.meta.name_space = "standalone";
-  claim.meta.name = fmt::format("job-{}", job.id);
+  claim.meta.name = job_key(job);
   claim.meta.uid = job.uid;
   claim.spec = std::move(spec);
   claim.allocation = job.allocation;
@@ -45,7 +49,9 @@ int64_t consumed(const model::DeviceResult& result, const std::string& capacity)
   return found == result.consumed_capacity.end() ? 0 : found->second.value().value_or(0);
 }
 
-bool is_whole(const JobRequest& request) { return !request.memory_bytes && !request.memory_percent; }
+bool is_whole(const JobRequest& request) {
+  return !request.memory_bytes && !request.memory_percent;
+}
 
 const vendors::Card* find_card(const Machine& machine, const model::DeviceResult& result) {
   for (const auto& slice : machine.slices) {
@@ -96,8 +102,7 @@ Daemon::~Daemon() = default;
 
 Result<std::unique_ptr<Daemon>> Daemon::create(DaemonOptions options, std::unique_ptr<Ledger> ledger, Machine machine,
                                                const Clock& clock, const Logger& log) {
-  std::unique_ptr<Daemon> daemon(
-      new Daemon(std::move(options), std::move(ledger), std::move(machine), clock, log));
+  std::unique_ptr<Daemon> daemon(new Daemon(std::move(options), std::move(ledger), std::move(machine), clock, log));
   HEDDLE_CHECK_OK(daemon->load());
   return daemon;
 }
@@ -131,7 +136,9 @@ Job* Daemon::live(int64_t id) {
   return found == jobs_.end() ? nullptr : &*found;
 }
 
-std::string Daemon::job_folder(int64_t id) const { return fmt::format("{}/jobs/{}", options_.state_dir, id); }
+std::string Daemon::job_folder(int64_t id) const {
+  return fmt::format("{}/jobs/{}", options_.state_dir, id);
+}
 
 std::string Daemon::guard_folder(const Job& job) const {
   return fmt::format("{}/claims/{}/{}", options_.state_dir, job.uid, kClaimRequest);
@@ -140,11 +147,10 @@ std::string Daemon::guard_folder(const Job& job) const {
 Result<engine::Outcome> Daemon::place(const Job& job) {
   HEDDLE_TRY(auto spec, claim_spec(job.request, machine_.cards));
   model::Pod pod;
-  pod.meta.name_space = "standalone";
-  pod.meta.name = fmt::format("job-{}", job.id);
+  pod.meta.name = job_key(job);
   engine::PlacementRequest request;
   request.pod = &pod;
-  request.claims.push_back({fmt::format("standalone/job-{}", job.id), job.uid, std::move(spec)});
+  request.claims.push_back({job_key(job), job.uid, std::move(spec)});
   return state_.place(request, random_);
 }
 
@@ -367,7 +373,8 @@ Result<void> Daemon::reap_running(Job& job) {
   const bool overdue = ending != endings_.end() && clock_.monotonic_nanos() >= ending->second.kill_at_nanos;
   if (overdue) send_signal(job.runner, SIGKILL);
   if (alive(job.runner)) return {};
-  // The supervisor is gone. What it left behind (it was killed) still uses the share: the share is free when they are gone.
+  // The supervisor is gone. What it left behind (it was killed) still uses the share: the share is free when they are
+  // gone.
   const auto left = processes_of_job(job.uid, guard_usage_file(guard_folder(job)));
   if (!left.empty()) {
     for (const int64_t pid : left) {
@@ -492,15 +499,16 @@ void Daemon::wait_for_events() {
   if (read(wake_.get(), &count, sizeof count) < 0) return;  // nothing to take: a process or the tick woke us
 }
 
-void Daemon::run() {
+RunEnd Daemon::run() {
   while (!stopped_) {
     wait_for_events();
     const std::lock_guard lock(mutex_);
     auto done = reap();
     if (done) done = schedule();
     if (!done) log_.error("the ledger could not be written; trying again", {{"error", done.error().text()}});
-    if (shutting_down_ && jobs_.empty()) return;
+    if (shutting_down_ && jobs_.empty()) return RunEnd::kShutDown;
   }
+  return RunEnd::kStopped;
 }
 
 }  // namespace heddle::standalone

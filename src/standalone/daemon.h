@@ -1,6 +1,7 @@
 // The standalone daemon without its sockets: queue, engine, ledger and the watch over the jobs' processes.
 //
-// Thread rule: every method may be called from any thread (one lock). run() blocks its caller until stop() or shut_down().
+// Thread rule: every method may be called from any thread (one lock). run() blocks its caller until stop() or
+// shut_down().
 #pragma once
 
 #include <atomic>
@@ -47,7 +48,7 @@ struct ShareView {
 
 struct JobView {
   Job job;
-  int64_t position = 0;  // in the queue, from 1; 0 when it does not wait
+  int64_t position = 0;                 // in the queue, from 1; 0 when it does not wait
   std::vector<engine::Reason> reasons;  // why it waits
   std::vector<ShareView> shares;
 };
@@ -92,6 +93,8 @@ struct Unfinished {
   int64_t waiting = 0;
 };
 
+enum class RunEnd { kStopped, kShutDown };
+
 class Daemon {
  public:
   // Reads the ledger, and takes up what it says: running jobs by their processes, waiting ones in their places.
@@ -118,8 +121,7 @@ class Daemon {
   Result<std::optional<Unfinished>> shut_down(ShutDown how);
 
   // Watches clients and runners, frees what the dead held, starts what fits, until stop() or the end of a shutdown.
-  void run();
-  // Async-signal-safe.
+  RunEnd run();
   void stop();
 
  private:

@@ -1,20 +1,17 @@
 #include "standalone/guard_share.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 
+#include "agent/guard_folder.h"
 #include "base/file.h"
 #include "guard/files.h"
 
 namespace heddle::standalone {
 namespace {
-
-std::string limits_file(const std::string& folder) { return folder + "/limits"; }
 
 guard::ClaimLimits to_limits(const std::string& claim_uid, const std::vector<CardShare>& shares) {
   guard::ClaimLimits limits;
@@ -43,13 +40,11 @@ Result<void> give_usage_to(const std::string& path, const Owner& owner) {
 
 }  // namespace
 
-Result<void> prepare_guard(const std::string& folder, const std::string& claim_uid, const std::vector<CardShare>& shares,
-                           const Owner& owner) {
+Result<void> prepare_guard(const std::string& folder, const std::string& claim_uid,
+                           const std::vector<CardShare>& shares, const Owner& owner) {
   const auto limits = to_limits(claim_uid, shares);
-  HEDDLE_TRY(const std::string content, guard::encode_limits(limits));
   HEDDLE_CHECK_OK(make_directories(folder, 0711));
-  HEDDLE_CHECK_OK(write_file_atomic(limits_file(folder), content, 0444));
-  HEDDLE_CHECK_OK(guard::create_usage(guard_usage_file(folder), limits));
+  HEDDLE_CHECK_OK(agent::write_guard_folder(folder, limits, agent::UsageKind::kPlain));
   return give_usage_to(guard_usage_file(folder), owner);
 }
 
@@ -70,26 +65,8 @@ std::map<std::string, int64_t> guard_usage(const std::string& folder) {
   return used;
 }
 
-std::string guard_usage_file(const std::string& folder) { return folder + "/usage"; }
-
-Result<std::string> keep_guard_library(const std::string& library, const std::string& state_dir) {
-  auto content = read_file(library);
-  if (!content) {
-    return fail(Code::kNotFound, fmt::format("the guard's library is missing: {}", content.error().message));
-  }
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int size = 0;
-  if (EVP_Digest(content->data(), content->size(), digest.data(), &size, EVP_sha256(), nullptr) != 1) {
-    return fail(Code::kInternal, "SHA-256 is not available");
-  }
-  std::string name;
-  for (unsigned int i = 0; i < 8; ++i) name += fmt::format("{:02x}", digest.at(i));
-  const std::string folder = fmt::format("{}/guard/{}", state_dir, name);
-  const std::string copy = folder + "/libheddle_guard.so";
-  if (file_exists(copy)) return copy;
-  HEDDLE_CHECK_OK(make_directories(folder, 0755));
-  HEDDLE_CHECK_OK(write_file_atomic(copy, *content, 0555));
-  return copy;
+std::string guard_usage_file(const std::string& folder) {
+  return folder + "/usage";
 }
 
 }  // namespace heddle::standalone

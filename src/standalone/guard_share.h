@@ -1,5 +1,5 @@
-// The guard of one job, in the form without a container: its folder of limits and usage, and the environment that leads to it.
-// Any thread.
+// The guard of one job, in the form without a container: its folder of limits and usage, and the environment that leads
+// to it. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,11 @@ struct CardShare {
   bool whole = false;
 };
 
-// Makes the folder. The owner of the job can read the limits and write the usage, nobody else can. (A daemon that runs as
-// the same user cannot keep that user from its own files: for that, run it as root.) Fine again: what running processes
-// have charged is kept.
-Result<void> prepare_guard(const std::string& folder, const std::string& claim_uid, const std::vector<CardShare>& shares,
-                           const Owner& owner);
+// Makes the folder. The owner of the job can read the limits and write the usage, nobody else can. (A daemon that runs
+// as the same user cannot keep that user from its own files: for that, run it as root.) Fine again: what running
+// processes have charged is kept.
+Result<void> prepare_guard(const std::string& folder, const std::string& claim_uid,
+                           const std::vector<CardShare>& shares, const Owner& owner);
 
 // LD_PRELOAD, HEDDLE_GUARD_DIR and the cards that the vendor's libraries may show.
 std::map<std::string, std::string> guard_environment(const GuardFiles& files, const std::string& folder,
@@ -38,9 +38,5 @@ std::map<std::string, std::string> guard_environment(const GuardFiles& files, co
 std::map<std::string, int64_t> guard_usage(const std::string& folder);
 // The file that every guarded process of the job has mapped.
 std::string guard_usage_file(const std::string& folder);
-
-// Puts the guard's library into the state folder under the name of its content, where it stays as it is while commands
-// run under it, whatever is installed meanwhile. Returns the copy.
-Result<std::string> keep_guard_library(const std::string& library, const std::string& state_dir);
 
 }  // namespace heddle::standalone

@@ -21,20 +21,35 @@ std::string escape(std::string_view text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
     }
   }
   return out;
 }
 
-int64_t percent(int64_t part, int64_t whole) { return whole > 0 ? std::min<int64_t>(100, part * 100 / whole) : 0; }
+int64_t percent(int64_t part, int64_t whole) {
+  return whole > 0 ? std::min<int64_t>(100, part * 100 / whole) : 0;
+}
 
-std::string command_of(const Job& job) { return fmt::format("{}", fmt::join(job.request.command, " ")); }
+std::string command_of(const Job& job) {
+  return fmt::format("{}", fmt::join(job.request.command, " "));
+}
 
 std::string card_row(const CardView& card, Origin origin) {
   const std::string health =
@@ -49,12 +64,14 @@ std::string card_row(const CardView& card, Origin origin) {
 std::string job_row(const JobView& view) {
   std::string where;
   for (const auto& share : view.shares) {
-    where += fmt::format("{}{}: {}{}", where.empty() ? "" : "<br>", escape(share.card), format_bytes(share.memory_bytes),
-                         share.used_bytes < 0 ? "" : fmt::format(" ({} MiB used)", share.used_bytes >> 20));
+    where +=
+        fmt::format("{}{}: {}{}", where.empty() ? "" : "<br>", escape(share.card), format_bytes(share.memory_bytes),
+                    share.used_bytes < 0 ? "" : fmt::format(" ({} MiB used)", share.used_bytes >> 20));
   }
   if (view.position > 0) {
     where = fmt::format("place {} in the queue", view.position);
-    for (const auto& reason : view.reasons) where += fmt::format("<br>{}: {}", escape(reason.code), escape(reason.message));
+    for (const auto& reason : view.reasons)
+      where += fmt::format("<br>{}: {}", escape(reason.code), escape(reason.message));
   }
   return fmt::format("<tr><td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td><code>{}</code></tr>\n", view.job.id,
                      escape(view.job.request.name), escape(view.job.owner.name), state_name(view.job.state),
@@ -76,8 +93,9 @@ std::string status_page(const View& view) {
       "<h1>Heddle on {0}</h1>\n",
       escape(view.node), kStyle);
   if (view.origin == Origin::kSimulated) {
-    page += fmt::format("<p class=sim><b>SIMULATED</b>: these cards ({}) do not exist; nothing here is real hardware.</p>\n",
-                        escape(view.what));
+    page += fmt::format(
+        "<p class=sim><b>SIMULATED</b>: these cards ({}) do not exist; nothing here is real hardware.</p>\n",
+        escape(view.what));
   }
   page += "<h2>Cards</h2><table><tr><th>card<th>model<th>memory granted<th>compute granted<th>jobs</tr>\n";
   for (const auto& card : view.cards) page += card_row(card, view.origin);

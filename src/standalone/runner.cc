@@ -48,7 +48,9 @@ std::optional<signalfd_siginfo> next_signal(const UniqueFd& signals) {
   return info;
 }
 
-int exit_code_of(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
+int exit_code_of(int status) {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
 
 // To the job's standard error. One write; when that fails there is nobody to tell.
 void complain(const std::string& text) {

@@ -2,10 +2,10 @@
 //
 //   `heddle run` --- supervisor --- the command --- whatever it starts
 //
-// The supervisor adopts what the command leaves behind, writes the exit code into the job's folder, and ends only when all
-// of it has ended. When the client dies, it ends the job (SIGTERM, 5 s, SIGKILL). When it is killed itself, the kernel kills
-// the command, and the client (or the daemon) the rest. All of them share the terminal and the process group of the client,
-// so that Ctrl-C and Ctrl-Z reach the command as without Heddle.
+// The supervisor adopts what the command leaves behind, writes the exit code into the job's folder, and ends only when
+// all of it has ended. When the client dies, it ends the job (SIGTERM, 5 s, SIGKILL). When it is killed itself, the
+// kernel kills the command, and the client (or the daemon) the rest. All of them share the terminal and the process
+// group of the client, so that Ctrl-C and Ctrl-Z reach the command as without Heddle.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,8 @@ struct RunPlan {
   std::map<std::string, std::string> environment;  // LD_PRELOAD and LD_LIBRARY_PATH go before what is set already
   std::string folder;                              // "exit" is written here
   std::string output;                              // standard output and error go here when not empty
-  // Called in the supervisor until it succeeds or fails for good: writes down that this process runs the job. The command
-  // starts only afterwards. kUnavailable is tried again.
+  // Called in the supervisor until it succeeds or fails for good: writes down that this process runs the job. The
+  // command starts only afterwards. kUnavailable is tried again.
   std::function<Result<void>(int64_t supervisor_pid)> record;
 };
 

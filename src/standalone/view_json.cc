@@ -8,9 +8,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Names and commands may hold any bytes; what is not UTF-8 is shown as a replacement character.
-std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
-Json time_json(const std::optional<Time>& time) { return time ? Json(format_rfc3339(*time)) : Json(nullptr); }
+Json time_json(const std::optional<Time>& time) {
+  return time ? Json(format_rfc3339(*time)) : Json(nullptr);
+}
 
 Json job_json(const Job& job) {
   Json out;
@@ -35,7 +39,8 @@ Json job_view(const JobView& view) {
   Json out = job_json(view.job);
   out["position"] = view.position;
   out["reasons"] = Json::array();
-  for (const auto& reason : view.reasons) out["reasons"].push_back({{"code", reason.code}, {"message", reason.message}});
+  for (const auto& reason : view.reasons)
+    out["reasons"].push_back({{"code", reason.code}, {"message", reason.message}});
   out["shares"] = Json::array();
   for (const auto& share : view.shares) {
     Json item;
@@ -72,7 +77,9 @@ Json card_view(const CardView& view, Origin origin) {
 
 }  // namespace
 
-std::string job_view_json(const JobView& job) { return dump(job_view(job)); }
+std::string job_view_json(const JobView& job) {
+  return dump(job_view(job));
+}
 
 std::string view_json(const View& view) {
   Json out;

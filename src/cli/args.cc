@@ -1,0 +1,271 @@
+#include "cli/args.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <sstream>
+#include <utility>
+
+namespace heddle::cli {
+namespace {
+
+constexpr int64_t kMaxSeconds = int64_t{365} * 24 * 3600;
+
+// What the parser fills before it is made into one of the Args. Values that need a check of ours stay text.
+struct Raw {
+  UpArgs up;
+  RunArgs run;
+  PsArgs ps;
+  ExplainArgs explain;
+  CancelArgs cancel;
+  DownArgs down;
+  TranslateArgs translate;
+  VendorWorkerArgs worker;
+  std::string memory;
+  std::string timeout;
+  std::string dashboard_port;
+  std::string starvation;
+  std::string output = "table";
+  bool no_wait = false;
+  bool detach = false;
+};
+
+void add_state_dir(CLI::App& verb, std::string& target) {
+  verb.add_option("--state-dir", target,
+                  "Where this Heddle keeps its state (default: $HEDDLE_STATE_DIR, else /var/lib/heddle for root and "
+                  "~/.local/state/heddle for others)");
+}
+
+CLI::App* add_up(CLI::App& app, Raw& raw) {
+  auto* verb = app.add_subcommand("up", "Start Heddle on this machine, without Kubernetes");
+  auto& options = raw.up.options;
+  verb->add_option(
+      "--simulate", options.machine.simulate,
+      "Serve simulated cards instead of real ones: MODELxCOUNT such as h100x2, or a YAML file of the simulator");
+  verb->add_option("--driver-root", options.machine.driver_root,
+                   "Folder that holds the driver's lib*/ and dev/ (default: /)");
+  verb->add_option("--nvml", options.machine.nvml, "Path of libnvidia-ml.so.1, when it is not in the usual places");
+  add_state_dir(*verb, options.machine.state_dir);
+  verb->add_flag("--foreground", raw.up.foreground, "Stay in the foreground and log to standard error");
+  verb->add_option("--dashboard-port", raw.dashboard_port,
+                   "Port of the status page on localhost; 0: any free one; off: none (default: 7433)");
+  verb->add_option("--group", options.group,
+                   "Let the members of this group use this Heddle (default: its user and root)");
+  verb->add_option("--starve-after", raw.starvation,
+                   "A job that has waited this long goes before all others, and nothing passes it (default: 10m)");
+  verb->add_option("--crash-at-write", options.crash_at_write)->group("");
+  verb->footer(
+      "Example:\n  heddle up --simulate h100x2 && heddle run --memory 8Gi --cores 30 -- nvidia-smi\n\n"
+      "Commands go on when Heddle is stopped or killed; the next `heddle up` takes them up again.");
+  return verb;
+}
+
+CLI::App* add_run(CLI::App& app, Raw& raw) {
+  auto* verb = app.add_subcommand("run", "Wait for a share of a card, then run a command inside it");
+  auto& request = raw.run.request;
+  verb->add_option("--memory", raw.memory, "Memory of the card, with a unit: 8Gi, 3000Mi (default: a whole card)");
+  verb->add_option("--memory-percent", request.memory_percent, "Memory in percent of the card's, 1 to 100");
+  verb->add_option(
+      "--cores", request.cores,
+      "Compute of the card in percent: 0 is no cap and no guarantee, 100 is alone on the card (default: 0)");
+  verb->add_option("--count", request.count, "How many cards, each with the share above (default: 1)");
+  verb->add_option("--model", request.model, "Only cards whose model contains this text: H100");
+  verb->add_option("--name", request.name, "A name to find the job by");
+  verb->add_option("--priority", request.priority, "Higher goes first, -1000 to 1000 (default: 0)");
+  verb->add_flag("--no-wait", raw.no_wait, "Exit with 2 when there is no room now");
+  verb->add_option("--timeout", raw.timeout, "Exit with 2 when there was no room for so long: 90s, 10m, 2h");
+  verb->add_flag("--detach", raw.detach, "Queue it, print its number, and go on without this terminal");
+  add_state_dir(*verb, raw.run.state_dir);
+  verb->prefix_command();
+  verb->footer(
+      "Examples:\n  heddle run --memory 8Gi --cores 30 -- python3 train.py --lr 3\n"
+      "  heddle run --count 2 -- ./bench        (two whole cards)\n\n"
+      "The exit code is the command's. Without a start: 1 usage, 2 it cannot start (never, or not in time), 3 an "
+      "error. When the command ends, what it left running is ended too; when `heddle run` is killed, so is the "
+      "command.");
+  return verb;
+}
+
+CLI::App* add_ps(CLI::App& app, Raw& raw) {
+  auto* verb = app.add_subcommand("ps", "Show who has what, and who waits for what");
+  verb->add_option("-o,--output", raw.output, "table or json")->check(CLI::IsMember({"table", "json"}));
+  verb->add_flag("-a,--all", raw.ps.all, "Jobs that have ended, too");
+  verb->add_flag("-w,--watch", raw.ps.watch, "Show again each second until Ctrl-C");
+  add_state_dir(*verb, raw.ps.state_dir);
+  verb->footer("Example:\n  heddle ps -o json | jq '.cards[].grantedBytes'");
+  return verb;
+}
+
+CLI::App* add_explain(CLI::App& app, Raw& raw) {
+  auto* verb = app.add_subcommand("explain", "Say why a job (here) or a pod (on a cluster) waits or what it was given");
+  verb->add_option("what", raw.explain.what, "Number or name of a job of this machine, or name of a pod")->required();
+  verb->add_option("-n,--namespace", raw.explain.name_space,
+                   "Namespace of the pod; makes it a question to the cluster");
+  verb->add_option("--kubeconfig", raw.explain.kubeconfig,
+                   "How to reach the cluster (default: $KUBECONFIG, else ~/.kube/config)");
+  verb->add_flag("--cluster", raw.explain.cluster, "Ask the cluster, in the namespace of the kubeconfig's context");
+  verb->add_option("-o,--output", raw.output, "table or json")->check(CLI::IsMember({"table", "json"}));
+  add_state_dir(*verb, raw.explain.state_dir);
+  verb->footer("Examples:\n  heddle explain 7\n  heddle explain -n research trainer-0");
+  return verb;
+}
+
+CLI::App* add_cancel(CLI::App& app, Raw& raw) {
+  auto* verb = app.add_subcommand("cancel", "Take a job out of the queue, or end its command");
+  verb->add_option("job", raw.cancel.job, "Number or name of the job")->required();
+  add_state_dir(*verb, raw.cancel.state_dir);
+  verb->footer("Example:\n  heddle cancel 7");
+  return verb;
+}
+
+CLI::App* add_down(CLI::App& app, Raw& raw) {
+  auto* verb = app.add_subcommand("down", "Stop Heddle on this machine");
+  verb->add_flag("--kill", raw.down.kill, "End jobs that wait or run; without it, `down` refuses while there are any");
+  add_state_dir(*verb, raw.down.state_dir);
+  verb->footer("Example:\n  heddle down --kill");
+  return verb;
+}
+
+CLI::App* add_translate(CLI::App& app, Raw& raw) {
+  auto* verb = app.add_subcommand("translate", "Show what Heddle's webhook makes of a workload, without a cluster");
+  verb->add_option("-f,--file", raw.translate.file, "Pod, Deployment, Job, ... in YAML or JSON; - is standard input")
+      ->required();
+  verb->add_option("-o,--output", raw.output, "json")->check(CLI::IsMember({"json"}));
+  verb->footer(
+      "Example:\n  heddle translate -f pod.yaml -o json\n\n"
+      "On standard output: a v1 List of the workload and its claims; explanations on standard error. Exit 2 with the "
+      "reason when the request would be refused.");
+  return verb;
+}
+
+CLI::App* add_vendor_worker(CLI::App& app, Raw& raw) {
+  auto* verb = app.add_subcommand("vendor-worker", "Talks to a vendor's library for `heddle up`")->group("");
+  verb->add_option("--nvml", raw.worker.nvml);
+  verb->add_option("--driver-root", raw.worker.driver_root);
+  return verb;
+}
+
+Message usage_error(const std::string& text) {
+  return {fmt::format("heddle: {}\n", text), 1};
+}
+
+Message usage_error(const Error& error, const std::string& flag) {
+  return usage_error(error.field.empty() && !flag.empty() ? flag + ": " + error.message : error.text());
+}
+
+std::variant<Args, Message> finish_up(Raw& raw) {
+  auto& options = raw.up.options;
+  if (!raw.dashboard_port.empty()) {
+    int64_t port = -1;
+    const auto& text = raw.dashboard_port;
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), port);
+    if (text == "off") {
+      options.page = standalone::Page::kOff;
+    } else if (parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && port >= 0 && port <= 65535) {
+      options.page = standalone::Page::kPort;
+      options.page_port = static_cast<uint16_t>(port);
+    } else {
+      return usage_error(fmt::format("--dashboard-port: '{}' is not a port: write 0 to 65535, or off", text));
+    }
+  }
+  if (!raw.starvation.empty()) {
+    const auto seconds = parse_duration(raw.starvation);
+    if (!seconds) return usage_error(seconds.error(), "--starve-after");
+    options.queue.starvation_bound = Duration::seconds(*seconds);
+  }
+  return Args(raw.up);
+}
+
+std::variant<Args, Message> finish_run(Raw& raw, std::vector<std::string> command) {
+  auto& request = raw.run.request;
+  request.command = std::move(command);
+  if (!raw.memory.empty()) {
+    const auto bytes = standalone::parse_memory(raw.memory);
+    if (!bytes) return usage_error(bytes.error(), "--memory");
+    request.memory_bytes = *bytes;
+  }
+  if (raw.no_wait) request.patience = standalone::Patience::kRefuse;
+  if (raw.detach) request.lifetime = standalone::Lifetime::kDetached;
+  if (!raw.timeout.empty()) {
+    const auto seconds = parse_duration(raw.timeout);
+    if (!seconds) return usage_error(seconds.error(), "--timeout");
+    raw.run.timeout_seconds = *seconds;
+  }
+  if (auto checked = standalone::check_request(request); !checked) return usage_error(checked.error(), "");
+  return Args(raw.run);
+}
+
+}  // namespace
+
+Result<int64_t> parse_duration(const std::string& text) {
+  int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  const std::string unit(parsed.ptr, end);
+  const int64_t scale = unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
+  if (parsed.ec != std::errc() || scale == 0 || value < 0 || value > kMaxSeconds / scale) {
+    return fail(Code::kInvalidArgument, fmt::format("'{}' is not a duration: write 90s, 10m or 2h", text));
+  }
+  return value * scale;
+}
+
+std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
+  // Behind "--" everything is the command's, whatever it looks like.
+  const auto mark = std::find(words.begin(), words.end(), "--");
+  std::vector<std::string> own(words.begin(), mark);
+  std::vector<std::string> command(mark == words.end() ? mark : mark + 1, words.end());
+
+  Raw raw;
+  CLI::App app("Heddle shares accelerators: who gets which piece of which card, and nobody takes more.", "heddle");
+  app.require_subcommand(1);
+  app.footer(
+      "Start here, on one machine:\n  heddle up --simulate h100x2\n  heddle run --memory 8Gi --cores 30 -- ./train\n"
+      "  heddle ps\n\nExit codes: 0 done, 1 usage, 2 a correct \"no\", 3 an error.");
+  const auto* up = add_up(app, raw);
+  const auto* run = add_run(app, raw);
+  const auto* ps = add_ps(app, raw);
+  const auto* explain = add_explain(app, raw);
+  const auto* cancel = add_cancel(app, raw);
+  const auto* down = add_down(app, raw);
+  const auto* translate = add_translate(app, raw);
+  const auto* version = app.add_subcommand("version", "Print the version");
+  const auto* worker = add_vendor_worker(app, raw);
+  try {
+    std::reverse(own.begin(), own.end());
+    app.parse(own);
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream out;
+    std::ostringstream complaint;
+    const int code = app.exit(error, out, complaint);
+    if (code == 0) return Message{out.str(), 0};
+    return Message{"heddle: " + complaint.str(), 1};
+  }
+  if (*run) {
+    // Without "--", the command begins at the first word that is no option of ours.
+    auto rest = run->remaining();
+    if (!rest.empty() && rest.front().starts_with('-')) {
+      return usage_error(fmt::format(
+          "run: unknown option '{}'; `heddle run --help` lists them. A command goes behind --", rest.front()));
+    }
+    rest.insert(rest.end(), command.begin(), command.end());
+    return finish_run(raw, std::move(rest));
+  }
+  if (mark != words.end()) return usage_error("only `heddle run` takes a command behind --");
+  const Output output = raw.output == "json" ? Output::kJson : Output::kTable;
+  raw.ps.output = output;
+  raw.explain.output = output;
+  if (*up) return finish_up(raw);
+  if (*ps) return Args(raw.ps);
+  if (*explain) return Args(raw.explain);
+  if (*cancel) return Args(raw.cancel);
+  if (*down) return Args(raw.down);
+  if (*translate) return Args(raw.translate);
+  if (*worker) return Args(raw.worker);
+  static_cast<void>(version);
+  return Args(VersionArgs());
+}
+
+}  // namespace heddle::cli

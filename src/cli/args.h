@@ -1,0 +1,79 @@
+// The command line of `heddle` as values. CLI11 is behind parse_args().
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "standalone/job.h"
+#include "standalone/up.h"
+
+namespace heddle::cli {
+
+enum class Output { kTable, kJson };
+
+struct UpArgs {
+  standalone::UpOptions options;  // state_dir as given, maybe empty; program and guard_library are filled in later
+  bool foreground = false;
+};
+
+struct RunArgs {
+  std::string state_dir;
+  standalone::JobRequest request;
+  std::optional<int64_t> timeout_seconds;  // of waiting
+};
+
+struct PsArgs {
+  std::string state_dir;
+  Output output = Output::kTable;
+  bool all = false;  // jobs that have ended, too
+  bool watch = false;
+};
+
+struct ExplainArgs {
+  std::string state_dir;
+  std::string what;  // a job, or a pod
+  std::string name_space;
+  std::string kubeconfig;
+  bool cluster = false;  // one of the cluster's flags was given
+  Output output = Output::kTable;
+};
+
+struct CancelArgs {
+  std::string state_dir;
+  std::string job;
+};
+
+struct DownArgs {
+  std::string state_dir;
+  bool kill = false;
+};
+
+struct TranslateArgs {
+  std::string file;
+};
+
+struct VersionArgs {};
+
+struct VendorWorkerArgs {
+  std::string nvml;
+  std::string driver_root;
+};
+
+using Args = std::variant<UpArgs, RunArgs, PsArgs, ExplainArgs, CancelArgs, DownArgs, TranslateArgs, VersionArgs,
+                          VendorWorkerArgs>;
+
+// Text to print instead of doing something: help (exit 0), or what is wrong with the command line (exit 1).
+struct Message {
+  std::string text;
+  int exit_code = 0;
+};
+
+std::variant<Args, Message> parse_args(const std::vector<std::string>& words);
+
+// "90s", "10m", "2h" -> seconds. Errors: kInvalidArgument with the form to write.
+Result<int64_t> parse_duration(const std::string& text);
+
+}  // namespace heddle::cli

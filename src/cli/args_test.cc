@@ -1,0 +1,122 @@
+#include "cli/args.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heddle::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <typename T>
+T parsed(const std::vector<std::string>& words) {
+  const auto result = parse_args(words);
+  if (const auto* message = std::get_if<Message>(&result)) ADD_FAILURE() << message->text;
+  return std::get<T>(std::get<Args>(result));
+}
+
+Message refused(const std::vector<std::string>& words) {
+  const auto result = parse_args(words);
+  if (const auto* message = std::get_if<Message>(&result)) return *message;
+  ADD_FAILURE() << "it was accepted";
+  return {};
+}
+
+TEST(Args, RunTakesAShareAndACommand) {
+  const auto args = parsed<RunArgs>({"run", "--memory", "8Gi", "--cores", "30", "--name", "n", "--priority=-5",
+                                     "--timeout", "10m", "--", "python3", "train.py", "--memory", "x", "--", "-v"});
+  EXPECT_EQ(args.request.memory_bytes, int64_t{8} << 30);
+  EXPECT_EQ(args.request.cores, 30);
+  EXPECT_EQ(args.request.priority, -5);
+  EXPECT_EQ(args.timeout_seconds, 600);
+  EXPECT_EQ(args.request.patience, standalone::Patience::kWait);
+  EXPECT_THAT(args.request.command, ElementsAre("python3", "train.py", "--memory", "x", "--", "-v"));
+}
+
+TEST(Args, RunNeedsNoMarkBeforeTheCommand) {
+  const auto args = parsed<RunArgs>({"run", "--count", "2", "--no-wait", "nvidia-smi", "-L", "--cores", "7"});
+  EXPECT_EQ(args.request.count, 2);
+  EXPECT_EQ(args.request.cores, std::nullopt) << "it is the command's";
+  EXPECT_EQ(args.request.patience, standalone::Patience::kRefuse);
+  EXPECT_THAT(args.request.command, ElementsAre("nvidia-smi", "-L", "--cores", "7"));
+}
+
+TEST(Args, WrongLinesNameTheFlagAndTheFix) {
+  struct Case {
+    std::vector<std::string> words;
+    const char* text;
+  };
+  const std::vector<Case> cases = {
+      {{}, "subcommand"},
+      {{"runn"}, "required"},
+      {{"run"}, "no command"},
+      {{"run", "--memory", "8Gi"}, "behind --"},
+      {{"run", "--memroy", "8Gi", "--", "true"}, "unknown option '--memroy'"},
+      {{"run", "--memory", "16", "--", "true"}, "--memory: '16' has no unit: write 16Gi or 16Mi"},
+      {{"run", "--memory", "8GB", "--", "true"}, "--memory: '8GB' is not an amount"},
+      {{"run", "--cores", "150", "--memory", "1Gi", "--", "true"}, "--cores: 150"},
+      {{"run", "--cores", "many", "--memory", "1Gi", "--", "true"}, "--cores"},
+      {{"run", "--cores", "99999999999999999999", "--memory", "1Gi", "--", "true"}, "--cores"},
+      {{"run", "--memory-percent", "0", "--", "true"}, "--memory-percent: 0"},
+      {{"run", "--count", "0", "--", "true"}, "--count: 0 cards"},
+      {{"run", "--timeout", "10", "--", "true"}, "--timeout: '10' is not a duration"},
+      {{"ps", "-o", "xml"}, "xml"},
+      {{"ps", "--", "true"}, "only `heddle run`"},
+      {{"up", "--dashboard-port", "99999"}, "--dashboard-port"},
+      {{"up", "--starve-after", "-1s"}, "--starve-after"},
+      {{"explain"}, "what"},
+      {{"cancel"}, "job"},
+      {{"translate"}, "--file"},
+  };
+  for (const auto& c : cases) {
+    const auto message = refused(c.words);
+    EXPECT_EQ(message.exit_code, 1) << testing::PrintToString(c.words);
+    EXPECT_THAT(message.text, HasSubstr(c.text)) << testing::PrintToString(c.words);
+  }
+}
+
+TEST(Args, EveryVerbHasHelpWithAnExample) {
+  for (const char* verb : {"up", "run", "ps", "explain", "cancel", "down", "translate"}) {
+    const auto help = refused({verb, "--help"});
+    EXPECT_EQ(help.exit_code, 0);
+    EXPECT_THAT(help.text, HasSubstr("Example")) << verb;
+    EXPECT_THAT(help.text, HasSubstr(std::string("heddle ") + verb)) << verb;
+    EXPECT_THAT(help.text, testing::Not(HasSubstr("crash"))) << "for tests only";
+  }
+  EXPECT_THAT(refused({"--help"}).text, testing::Not(HasSubstr("vendor-worker")));
+}
+
+TEST(Args, UpKeepsItsChoices) {
+  auto args = parsed<UpArgs>({"up"});
+  EXPECT_EQ(args.options.page, standalone::Page::kDefaultPort);
+  EXPECT_EQ(args.options.queue.starvation_bound, Duration::seconds(600));
+  EXPECT_FALSE(args.foreground);
+  args =
+      parsed<UpArgs>({"up", "--simulate", "h100x2", "--dashboard-port", "off", "--starve-after", "2h", "--foreground"});
+  EXPECT_EQ(args.options.machine.simulate, "h100x2");
+  EXPECT_EQ(args.options.page, standalone::Page::kOff);
+  EXPECT_EQ(args.options.queue.starvation_bound, Duration::seconds(7200));
+  EXPECT_TRUE(args.foreground);
+  args = parsed<UpArgs>({"up", "--dashboard-port", "0"});
+  EXPECT_EQ(args.options.page, standalone::Page::kPort);
+  EXPECT_EQ(args.options.page_port, 0);
+}
+
+TEST(Args, ClusterFlagsMakeExplainAskTheCluster) {
+  EXPECT_TRUE(parsed<ExplainArgs>({"explain", "7"}).name_space.empty());
+  EXPECT_EQ(parsed<ExplainArgs>({"explain", "-n", "research", "p"}).name_space, "research");
+  EXPECT_EQ(parsed<ExplainArgs>({"explain", "p", "-o", "json"}).output, Output::kJson);
+}
+
+TEST(ParseDuration, KnowsThreeUnits) {
+  EXPECT_EQ(parse_duration("0s").value(), 0);
+  EXPECT_EQ(parse_duration("90s").value(), 90);
+  EXPECT_EQ(parse_duration("2h").value(), 7200);
+  for (const char* bad : {"", "s", "5", "5d", "-5s", "1.5h", "99999999999999999999s", "9223372036854775807h", "5 s"}) {
+    EXPECT_FALSE(parse_duration(bad)) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace heddle::cli

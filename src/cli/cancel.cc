@@ -1,0 +1,18 @@
+#include <fmt/format.h>
+
+#include "cli/verbs.h"
+#include "standalone/client.h"
+
+namespace heddle::cli {
+
+int cancel(const CancelArgs& args, const Context& context) {
+  const auto socket = find_socket(args.state_dir, context);
+  if (!socket) return report(socket.error());
+  const auto done = standalone::Client(*socket).cancel(args.job);
+  if (done) return 0;
+  const int code = report(done.error());
+  // It has ended already, or it belongs to someone else.
+  return done.error().code == Code::kConflict || done.error().code == Code::kPermissionDenied ? kNo : code;
+}
+
+}  // namespace heddle::cli

@@ -1,0 +1,146 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/verbs.h"
+#include "kube/client.h"
+#include "kube/config.h"
+
+namespace heddle::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kCondition = "heddle.dev/Allocated";
+constexpr const char* kGate = "heddle.dev/placement";
+
+std::string text_at(const Json& object, const char* pointer) {
+  const Json::json_pointer path(pointer);
+  return object.contains(path) && object.at(path).is_string() ? object.at(path).get<std::string>() : std::string();
+}
+
+const Json& list_at(const Json& object, const char* pointer) {
+  static const Json kNone = Json::array();
+  const Json::json_pointer path(pointer);
+  return object.contains(path) && object.at(path).is_array() ? object.at(path) : kNone;
+}
+
+Result<Json> get(kube::Client& client, const std::string& path) {
+  kube::Request request;
+  request.path = path;
+  HEDDLE_TRY(const auto response, client.call(std::move(request)));
+  auto json = Json::parse(response.body, nullptr, false);
+  if (!json.is_object()) return fail(Code::kInternal, "the API server's answer is not JSON");
+  return json;
+}
+
+bool is_gated(const Json& pod) {
+  const auto& gates = list_at(pod, "/spec/schedulingGates");
+  return std::any_of(gates.begin(), gates.end(), [](const Json& gate) { return text_at(gate, "/name") == kGate; });
+}
+
+std::string condition_text(const Json& pod) {
+  for (const auto& condition : list_at(pod, "/status/conditions")) {
+    if (text_at(condition, "/type") != kCondition) continue;
+    const auto reason = text_at(condition, "/reason");
+    const auto message = text_at(condition, "/message");
+    const bool allocated = text_at(condition, "/status") == "True";
+    return fmt::format("  accelerators  {} ({}){}{}\n", allocated ? "allocated" : "waiting", reason,
+                       message.empty() ? "" : ": ", message);
+  }
+  if (is_gated(pod)) return "  accelerators  waiting: the controller has not looked at this pod yet\n";
+  if (list_at(pod, "/spec/resourceClaims").empty()) return "  accelerators  none asked for\n";
+  return "  accelerators  not decided by Heddle so far\n";
+}
+
+std::string claim_text(const Json& claim) {
+  std::string out;
+  for (const auto& result : list_at(claim, "/status/allocation/devices/results")) {
+    std::string what = fmt::format("{}/{}", text_at(result, "/pool"), text_at(result, "/device"));
+    if (result.contains("consumedCapacity") && result["consumedCapacity"].is_object()) {
+      for (const auto& [name, amount] : result["consumedCapacity"].items()) {
+        what += fmt::format(", {} {}", name, amount.is_string() ? amount.get<std::string>() : amount.dump());
+      }
+    }
+    out += fmt::format("  claim         {}: {}\n", text_at(claim, "/metadata/name"), what);
+  }
+  if (out.empty()) out = fmt::format("  claim         {}: not allocated\n", text_at(claim, "/metadata/name"));
+  return out;
+}
+
+std::string claims_text(kube::Client& client, const Json& pod, const std::string& name_space) {
+  std::string out;
+  for (const auto& reference : list_at(pod, "/spec/resourceClaims")) {
+    std::string name = text_at(reference, "/resourceClaimName");
+    for (const auto& status : list_at(pod, "/status/resourceClaimStatuses")) {
+      if (name.empty() && text_at(status, "/name") == text_at(reference, "/name"))
+        name = text_at(status, "/resourceClaimName");
+    }
+    if (name.empty()) continue;
+    const auto claim =
+        get(client, fmt::format("/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}", name_space, name));
+    out += claim ? claim_text(*claim) : fmt::format("  claim         {}: {}\n", name, claim.error().message);
+  }
+  return out;
+}
+
+// Events about Heddle's work on this pod, oldest first.
+Result<std::string> events_text(kube::Client& client, const Json& pod, const std::string& name_space) {
+  HEDDLE_TRY(const auto events,
+             get(client, fmt::format("/api/v1/namespaces/{}/events?limit=500&fieldSelector=involvedObject.uid%3D{}",
+                                     name_space, text_at(pod, "/metadata/uid"))));
+  std::vector<std::pair<std::string, std::string>> lines;
+  for (const auto& event : list_at(events, "/items")) {
+    std::string when = text_at(event, "/lastTimestamp");
+    if (when.empty()) when = text_at(event, "/eventTime");
+    lines.emplace_back(when, fmt::format("  {}  {:<24} {}\n", when.empty() ? "-" : when, text_at(event, "/reason"),
+                                         text_at(event, "/message")));
+  }
+  std::stable_sort(lines.begin(), lines.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::string out;
+  for (const auto& [when, line] : lines) out += line;
+  return out;
+}
+
+Result<kube::Config> cluster_config(const ExplainArgs& args, const Context& context) {
+  std::string path = args.kubeconfig.empty() ? context.kubeconfig : args.kubeconfig;
+  if (path.empty() && file_exists(context.surroundings.home + "/.kube/config")) {
+    path = context.surroundings.home + "/.kube/config";
+  }
+  return kube::default_config(path);
+}
+
+Result<int> explain_in_cluster(const ExplainArgs& args, const Context& context) {
+  const SystemClock clock;
+  const Logger log("heddle", LogLevel::kError, clock);
+  HEDDLE_TRY(const auto config, cluster_config(args, context));
+  const std::string name_space = args.name_space.empty() ? config.name_space : args.name_space;
+  HEDDLE_TRY(const auto client, kube::Client::create(config, {}, clock, log));
+  HEDDLE_TRY(const auto pod, get(*client, fmt::format("/api/v1/namespaces/{}/pods/{}", name_space, args.what)));
+  if (args.output == Output::kJson) {
+    fmt::print("{}\n", pod.dump());
+    return 0;
+  }
+  const std::string node = text_at(pod, "/spec/nodeName");
+  std::string out = fmt::format("pod {}/{}: {}{}\n", name_space, args.what, text_at(pod, "/status/phase"),
+                                node.empty() ? "" : " on " + node);
+  out += condition_text(pod) + claims_text(*client, pod, name_space);
+  HEDDLE_TRY(const auto events, events_text(*client, pod, name_space));
+  if (!events.empty()) out += "events\n" + events;
+  fmt::print("{}", out);
+  return 0;
+}
+
+}  // namespace
+
+int explain_pod(const ExplainArgs& args, const Context& context) {
+  const auto code = explain_in_cluster(args, context);
+  return code ? *code : report(code.error());
+}
+
+}  // namespace heddle::cli

@@ -1,0 +1,226 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "cli/verbs.h"
+#include "standalone/client.h"
+#include "standalone/runner.h"
+
+namespace heddle::cli {
+namespace {
+
+constexpr int kLookMillis = 200;
+
+// What the user sees while a job waits: on a terminal one line that is rewritten, else a line at each change.
+class Progress {
+ public:
+  explicit Progress(const Clock& clock) : clock_(clock), since_(clock.monotonic_nanos()) {}
+
+  void show(const std::string& text) {
+    const int64_t seconds = (clock_.monotonic_nanos() - since_) / 1'000'000'000;
+    if (!terminal_) {
+      if (text != last_) fmt::print(stderr, "heddle: {}\n", text);
+    } else if (text != last_ || seconds != last_seconds_) {
+      const std::string line = fmt::format("heddle: {} ({} s)", text, seconds);
+      fmt::print(stderr, "\r\033[K{}", line.substr(0, width()));
+      std::fflush(stderr);
+    }
+    last_ = text;
+    last_seconds_ = seconds;
+  }
+
+  // Takes the line away, so that the command begins on a clean one.
+  void clear() {
+    if (terminal_ && !last_.empty()) fmt::print(stderr, "\r\033[K");
+    last_.clear();
+  }
+
+ private:
+  static size_t width() {
+    winsize size{};
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return 79;
+    return size.ws_col - 1U;
+  }
+
+  const Clock& clock_;
+  int64_t since_;
+  bool terminal_ = isatty(STDERR_FILENO) == 1;
+  std::string last_;
+  int64_t last_seconds_ = -1;
+};
+
+std::string reasons_text(const std::vector<engine::Reason>& reasons) {
+  std::string text;
+  for (const auto& reason : reasons) text += (text.empty() ? "" : "; ") + reason.message;
+  return text.empty() ? "no reason is known yet" : text;
+}
+
+void silence(int fd) {
+  const UniqueFd nothing(open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (nothing.valid()) dup2(nothing.get(), fd);
+}
+
+// Where a detached job tells its number; nowhere for an attached one. Up to then its standard error goes the same way.
+struct Announcement {
+  UniqueFd to;
+  void say(const std::string& text) {
+    if (!to.valid()) return;
+    const ssize_t put = write(to.get(), text.data(), text.size());
+    static_cast<void>(put);
+    to.reset();
+    silence(STDERR_FILENO);
+  }
+};
+
+class Run {
+ public:
+  Run(const RunArgs& args, const std::string& socket) : args_(args), client_(socket), progress_(clock_) {}
+
+  int go(Announcement announcement) {
+    auto submitted = submit();
+    if (!submitted) return report(submitted.error());
+    if (const auto* rejected = std::get_if<standalone::Rejected>(&*submitted); rejected != nullptr) {
+      fmt::print(stderr, "heddle: cannot run with {}: {}\n", standalone::describe(args_.request),
+                 reasons_text(rejected->reasons));
+      return kNo;
+    }
+    auto job = std::get<standalone::JobStatus>(*submitted);
+    announcement.say(fmt::format("{}\n", job.id));
+    if (const auto stopped = wait(job); stopped >= 0) return stopped;
+    progress_.clear();
+    return start(job.id);
+  }
+
+ private:
+  Result<std::variant<standalone::JobStatus, standalone::Rejected>> submit() {
+    return client_.submit(args_.request, getpid());
+  }
+
+  // -1 once the job has its share, else the exit code.
+  int wait(standalone::JobStatus& job) {
+    const int64_t give_up =
+        args_.timeout_seconds ? clock_.monotonic_nanos() + *args_.timeout_seconds * 1'000'000'000 : 0;
+    while (job.state == standalone::JobState::kWaiting) {
+      progress_.show(fmt::format("job {} waits, place {}: {}", job.id, job.position, reasons_text(job.reasons)));
+      if (const int signal = standalone::wait_for_signal(kLookMillis); signal != 0) return stop(job, 128 + signal, "");
+      if (give_up != 0 && clock_.monotonic_nanos() >= give_up) {
+        return stop(
+            job, kNo,
+            fmt::format("there was no room within {} s: {}", *args_.timeout_seconds, reasons_text(job.reasons)));
+      }
+      auto now = client_.job(job.id);
+      if (now) {
+        job = std::move(*now);
+      } else if (now.error().code == Code::kUnavailable) {
+        progress_.show(
+            fmt::format("job {} keeps its place; Heddle does not answer, waiting for it to come back", job.id));
+      } else {
+        progress_.clear();
+        return report(now.error());
+      }
+    }
+    if (job.state == standalone::JobState::kEnded) {
+      progress_.clear();
+      fmt::print(stderr, "heddle: job {} was ended before it could start: {}\n", job.id, job.outcome);
+      return kNo;
+    }
+    return -1;
+  }
+
+  int stop(const standalone::JobStatus& job, int code, const std::string& why) {
+    progress_.clear();
+    if (!why.empty()) fmt::print(stderr, "heddle: {}\n", why);
+    const auto cancelled = client_.cancel(fmt::format("{}", job.id));
+    // When nobody answers, the job leaves the queue with this process.
+    if (!cancelled && cancelled.error().code != Code::kUnavailable) return report(cancelled.error());
+    return code;
+  }
+
+  int start(int64_t id) {
+    auto launch = client_.launch(id);
+    // A granted share is kept over a restart of the daemon, by its ledger.
+    while (!launch && launch.error().code == Code::kUnavailable) {
+      progress_.show(fmt::format("job {} has its share; Heddle does not answer, waiting for it to come back", id));
+      if (const int signal = standalone::wait_for_signal(kLookMillis); signal != 0) return 128 + signal;
+      launch = client_.launch(id);
+    }
+    progress_.clear();
+    if (!launch) return report(launch.error());
+    standalone::RunPlan plan;
+    plan.command = args_.request.command;
+    plan.environment = launch->environment;
+    plan.folder = launch->folder;
+    if (args_.request.lifetime == standalone::Lifetime::kDetached) plan.output = launch->folder + "/output";
+    plan.record = [this, id](int64_t supervisor) { return client_.start(id, supervisor); };
+    const auto code = standalone::run_command(plan);
+    if (code) return *code;
+    fmt::print(stderr, "heddle: {}\n", code.error().text());
+    return code.error().code == Code::kConflict ? kNo : kError;
+  }
+
+  const RunArgs& args_;
+  standalone::Client client_;
+  SystemClock clock_;
+  Progress progress_;
+};
+
+// The job's own process: without a terminal, its messages in nobody's way once the number is known.
+[[noreturn]] void become_detached(const RunArgs& args, const std::string& socket, UniqueFd announce) {
+  setsid();
+  ::signal(SIGHUP, SIG_IGN);
+  silence(STDIN_FILENO);
+  silence(STDOUT_FILENO);
+  dup2(announce.get(), STDERR_FILENO);
+  const int code = Run(args, socket).go(Announcement{std::move(announce)});
+  _exit(code);
+}
+
+int run_detached(const RunArgs& args, const std::string& socket) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return report(fail_errno("pipe", errno).value());
+  const UniqueFd in(ends[0]);
+  UniqueFd out(ends[1]);
+  const pid_t child = fork();
+  if (child < 0) return report(fail_errno("fork", errno).value());
+  if (child == 0) become_detached(args, socket, std::move(out));
+  out.reset();
+  std::string text;
+  std::array<char, 4096> buffer{};
+  for (ssize_t got = 0; (got = read(in.get(), buffer.data(), buffer.size())) != 0;) {
+    if (got < 0 && errno != EINTR) break;
+    if (got > 0) text.append(buffer.data(), static_cast<size_t>(got));
+  }
+  const bool queued = !text.empty() && std::all_of(text.begin(), text.end(),
+                                                   [](unsigned char c) { return std::isdigit(c) != 0 || c == '\n'; });
+  fmt::print(queued ? stdout : stderr, "{}", text);
+  if (queued) return 0;
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : kError;
+}
+
+}  // namespace
+
+int run(const RunArgs& args, const Context& context) {
+  const auto socket = find_socket(args.state_dir, context);
+  if (!socket) return report(socket.error());
+  auto with_folder = args;
+  std::array<char, 4096> folder{};
+  if (getcwd(folder.data(), folder.size()) != nullptr) with_folder.request.directory = folder.data();
+  standalone::block_signals();
+  if (args.request.lifetime == standalone::Lifetime::kDetached) return run_detached(with_folder, *socket);
+  return Run(with_folder, *socket).go({});
+}
+
+}  // namespace heddle::cli

@@ -1,0 +1,220 @@
+#include "cli/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "standalone/job.h"
+
+namespace heddle::cli {
+namespace {
+
+using Json = nlohmann::json;
+using Rows = std::vector<std::vector<std::string>>;
+
+constexpr int64_t kMebibyte = int64_t{1} << 20;
+constexpr size_t kBar = 24;
+
+// Columns of the text on a terminal, for the texts that appear here: bytes that do not continue a UTF-8 sequence.
+size_t columns(const std::string& text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+// A command line may hold control characters, which must not reach the terminal.
+std::string printable(const std::string& text) {
+  std::string out;
+  for (const char c : text) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
+  return out;
+}
+
+std::string cut(const std::string& text, int width) {
+  if (width <= 0 || columns(text) <= static_cast<size_t>(width)) return text;
+  std::string out;
+  size_t used = 0;
+  for (const char c : text) {
+    if ((c & 0xC0) != 0x80 && ++used > static_cast<size_t>(width) - 3) break;
+    out += c;
+  }
+  return out + "...";
+}
+
+std::string layout(const Rows& rows, int width) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns(row[i]));
+  }
+  std::string out;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      line += row[i];
+      if (i + 1 < row.size()) line += std::string(widths[i] - columns(row[i]) + 2, ' ');
+    }
+    out += cut(line, width) + "\n";
+  }
+  return out;
+}
+
+std::string mebibytes(int64_t bytes) {
+  return fmt::format("{}Mi", bytes / kMebibyte);
+}
+
+std::string bar(int64_t part, int64_t whole) {
+  if (whole <= 0) return std::string(kBar, '?');
+  auto filled = static_cast<size_t>(static_cast<double>(part) / static_cast<double>(whole) * kBar + 0.5);
+  if (part > 0) filled = std::max<size_t>(filled, 1);
+  filled = std::min(filled, kBar);
+  return "[" + std::string(filled, '#') + std::string(kBar - filled, '.') + "]";
+}
+
+std::string command_of(const Json& job) {
+  std::string text;
+  for (const auto& word : job.at("request").at("command")) {
+    text += (text.empty() ? "" : " ") + printable(word.get<std::string>());
+  }
+  return text;
+}
+
+std::string used_of(const Json& job) {
+  int64_t used = 0;
+  for (const auto& share : job.at("shares")) {
+    if (!share.at("usedBytes").is_number_integer()) return "-";
+    used += share["usedBytes"].get<int64_t>();
+  }
+  return job.at("shares").empty() ? "-" : mebibytes(used);
+}
+
+std::string where(const Json& job) {
+  std::string text;
+  for (const auto& share : job.at("shares")) text += (text.empty() ? "" : ",") + share.at("card").get<std::string>();
+  return text.empty() ? "-" : text;
+}
+
+std::string reasons(const Json& job) {
+  std::string text;
+  for (const auto& reason : job.at("reasons"))
+    text += (text.empty() ? "" : "; ") + reason.at("message").get<std::string>();
+  return printable(text);
+}
+
+Rows card_rows(const Json& status) {
+  Rows rows = {{"CARD", "MODEL", "MEMORY GRANTED", "", "COMPUTE", "JOBS"}};
+  for (const auto& card : status.at("cards")) {
+    const auto granted = card.at("grantedBytes").get<int64_t>();
+    const auto memory = card.at("memoryBytes").get<int64_t>();
+    std::string holders;
+    for (const auto& holder : card.at("holders")) {
+      holders += fmt::format("{}{}", holders.empty() ? "" : ",", holder.at("job").get<int64_t>());
+    }
+    std::string model = printable(card.at("model").get<std::string>());
+    if (card.at("simulated").get<bool>()) model += " (SIMULATED)";
+    if (!card.at("healthy").get<bool>())
+      model += " UNHEALTHY: " + printable(card.at("healthMessage").get<std::string>());
+    rows.push_back({card.at("name").get<std::string>(), model, bar(granted, memory),
+                    mebibytes(granted) + " of " + mebibytes(memory),
+                    fmt::format("{}%", card.at("grantedCores").get<int64_t>()), holders.empty() ? "-" : holders});
+  }
+  return rows;
+}
+
+Rows job_rows(const Json& status) {
+  Rows rows = {{"JOB", "NAME", "USER", "STATE", "SHARE", "CARD", "USED", "COMMAND"}};
+  for (const auto& job : status.at("jobs")) {
+    const auto name = printable(job.at("name").get<std::string>());
+    rows.push_back({fmt::format("{}", job.at("id").get<int64_t>()), name.empty() ? "-" : name,
+                    job.at("owner").get<std::string>(), job.at("state").get<std::string>(),
+                    job.at("what").get<std::string>(), where(job), used_of(job), command_of(job)});
+  }
+  return rows;
+}
+
+std::string waiting_lines(const Json& status, int width) {
+  std::vector<std::pair<int64_t, std::string>> lines;
+  for (const auto& job : status.at("jobs")) {
+    const auto position = job.at("position").get<int64_t>();
+    if (position == 0) continue;
+    lines.emplace_back(position, fmt::format("  {}. job {}: {}", position, job.at("id").get<int64_t>(), reasons(job)));
+  }
+  if (lines.empty()) return "";
+  std::sort(lines.begin(), lines.end());
+  std::string out = "\nWaiting, and why:\n";
+  for (const auto& [position, line] : lines) out += cut(line, width) + "\n";
+  return out;
+}
+
+Rows ended_rows(const Json& status) {
+  Rows rows = {{"ENDED", "NAME", "USER", "AT", "HOW", "COMMAND"}};
+  for (const auto& job : status.at("ended")) {
+    const auto name = printable(job.at("name").get<std::string>());
+    rows.push_back({fmt::format("{}", job.at("id").get<int64_t>()), name.empty() ? "-" : name,
+                    job.at("owner").get<std::string>(),
+                    job.at("endedAt").is_string() ? job["endedAt"].get<std::string>() : "-",
+                    job.at("outcome").get<std::string>(), command_of(job)});
+  }
+  return rows;
+}
+
+tl::unexpected<Error> strange_answer() {
+  return fail(Code::kInternal, "Heddle gave an answer that this version does not understand");
+}
+
+}  // namespace
+
+Result<std::string> status_table(const std::string& status_json, Ended ended, int width) {
+  try {
+    const auto status = Json::parse(status_json);
+    std::string out =
+        fmt::format("Heddle {} on {}", status.at("version").get<std::string>(), status.at("node").get<std::string>());
+    if (status.at("simulated").get<bool>()) out += ": SIMULATED cards, nothing here is real hardware";
+    out += "\n\n" + layout(card_rows(status), width);
+    if (status.at("jobs").empty()) {
+      out += "\nNo jobs.\n";
+    } else {
+      out += "\n" + layout(job_rows(status), width) + waiting_lines(status, width);
+    }
+    if (ended == Ended::kShow && !status.at("ended").empty()) out += "\n" + layout(ended_rows(status), width);
+    return out;
+  } catch (const Json::exception&) {
+    return strange_answer();
+  }
+}
+
+Result<std::string> job_text(const std::string& job_json) {
+  try {
+    const auto job = Json::parse(job_json);
+    const auto state = job.at("state").get<std::string>();
+    const auto time = [&job](const char* name) {
+      return job.at(name).is_string() ? job[name].get<std::string>() : std::string("-");
+    };
+    std::string out = fmt::format(
+        "job {}{}: {}\n", job.at("id").get<int64_t>(),
+        job.at("name").get<std::string>().empty() ? "" : " (" + printable(job["name"].get<std::string>()) + ")", state);
+    out += fmt::format("  asked for  {}\n", job.at("what").get<std::string>());
+    out += fmt::format("  by         {}, at {}\n", job.at("owner").get<std::string>(), time("submittedAt"));
+    out += fmt::format("  command    {}\n", command_of(job));
+    if (state == "waiting") {
+      out += fmt::format("  place      {} in the queue\n", job.at("position").get<int64_t>());
+      for (const auto& reason : job.at("reasons")) {
+        out += fmt::format("  {:<10} {}\n", reason.at("code").get<std::string>(),
+                           printable(reason.at("message").get<std::string>()));
+      }
+    }
+    for (const auto& share : job.at("shares")) {
+      const auto& used = share.at("usedBytes");
+      out += fmt::format("  has        {}: {} and {}% of the compute; used {}\n", share.at("card").get<std::string>(),
+                         mebibytes(share.at("memoryBytes").get<int64_t>()), share.at("cores").get<int64_t>(),
+                         used.is_number_integer() ? mebibytes(used.get<int64_t>()) : "not known");
+    }
+    if (state != "waiting") out += fmt::format("  granted    {}, started {}\n", time("grantedAt"), time("startedAt"));
+    if (state == "ended")
+      out += fmt::format("  ended      {}: {}\n", time("endedAt"), job.at("outcome").get<std::string>());
+    return out;
+  } catch (const Json::exception&) {
+    return strange_answer();
+  }
+}
+
+}  // namespace heddle::cli

@@ -1,0 +1,65 @@
+#include "cli/table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace heddle::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kStatus = R"({"version":"0.1.0","node":"box","simulated":true,"machine":"h100x2","startedAt":"x",
+"cards":[{"name":"gpu-0","simulated":true,"vendor":"nvidia","model":"NVIDIA H100","uuid":"GPU-1","index":0,"healthy":true,
+"healthMessage":"","memoryBytes":10737418240,"grantedBytes":5368709120,"grantedCores":30,"holders":[{"job":1,
+"memoryBytes":5368709120,"cores":30}]},
+{"name":"gpu-1","simulated":true,"vendor":"nvidia","model":"NVIDIA H100","uuid":"GPU-2","index":1,"healthy":false,
+"healthMessage":"XID 79","memoryBytes":10737418240,"grantedBytes":0,"grantedCores":0,"holders":[]}],
+"jobs":[{"id":1,"name":"a","state":"running","owner":"ann","what":"5Gi of a card","request":{"command":["sleep","\u001b[31m1"]},
+"position":0,"reasons":[],"shares":[{"card":"gpu-0","usedBytes":1048576,"memoryBytes":5368709120,"cores":30}]},
+{"id":2,"name":"","state":"running","owner":"ann","what":"x","request":{"command":["b"]},
+"position":0,"reasons":[],"shares":[{"card":"gpu-0","usedBytes":null,"memoryBytes":1,"cores":0}]},
+{"id":3,"name":"","state":"waiting","owner":"bob","what":"8Gi of a card","request":{"command":["c"]},"position":1,
+"reasons":[{"code":"Capacity","message":"8Gi wanted, 5Gi free on gpu-0"}],"shares":[]}],
+"ended":[{"id":9,"name":"old","owner":"ann","endedAt":"2026-01-01T00:00:00Z","outcome":"done","request":{"command":["d"]}}]})";
+
+TEST(StatusTable, SaysWhoHasWhatAndWhoWaits) {
+  const auto text = status_table(kStatus, Ended::kHide, 0).value();
+  EXPECT_THAT(text, HasSubstr("SIMULATED"));
+  EXPECT_THAT(text, HasSubstr("[############............]  5120Mi of 10240Mi  30%"));
+  EXPECT_THAT(text, HasSubstr("UNHEALTHY: XID 79"));
+  EXPECT_THAT(text, HasSubstr("1. job 3: 8Gi wanted, 5Gi free on gpu-0"));
+  EXPECT_THAT(text, HasSubstr("1Mi"));
+  EXPECT_THAT(text, HasSubstr("gpu-0  -     b")) << "unknown usage is not 0";
+  EXPECT_THAT(text, Not(HasSubstr("\x1b"))) << "a command line must not reach the terminal as it is";
+  EXPECT_THAT(text, Not(HasSubstr("ENDED")));
+  EXPECT_THAT(status_table(kStatus, Ended::kShow, 0).value(), HasSubstr("2026-01-01T00:00:00Z  done"));
+}
+
+TEST(StatusTable, FitsTheTerminal) {
+  std::istringstream lines(status_table(kStatus, Ended::kShow, 40).value());
+  std::string line;
+  std::getline(lines, line);  // the heading may be longer
+  while (std::getline(lines, line)) EXPECT_LE(line.size(), 40U) << line;
+}
+
+TEST(StatusTable, RefusesWhatItDoesNotUnderstand) {
+  EXPECT_FALSE(status_table("{}", Ended::kHide, 0));
+  EXPECT_FALSE(status_table("nonsense", Ended::kHide, 0));
+  EXPECT_FALSE(job_text("[]"));
+}
+
+TEST(JobText, SaysWhyAJobWaits) {
+  const auto text = job_text(
+      R"({"id":3,"name":"n","state":"waiting","owner":"bob","what":"8Gi of a card","request":{"command":["c"]},"position":2,
+      "submittedAt":"2026-01-01T00:00:00Z","grantedAt":null,"startedAt":null,
+      "reasons":[{"code":"Capacity","message":"8Gi wanted"}],"shares":[]})");
+  ASSERT_TRUE(text);
+  EXPECT_THAT(*text, HasSubstr("place      2 in the queue"));
+  EXPECT_THAT(*text, HasSubstr("Capacity   8Gi wanted"));
+}
+
+}  // namespace
+}  // namespace heddle::cli

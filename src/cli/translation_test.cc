@@ -1,0 +1,121 @@
+#include "cli/translation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/yaml_json.h"
+
+namespace heddle::cli {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(YamlToJson, KeepsTypes) {
+  const auto documents = yaml_to_json(
+      "a: 1\nb: \"1\"\nc: true\nd: 'true'\ne: 1.5\nf: 3000Mi\ng:\nh: [x, {y: z}]\ni: |\n  12\n---\n---\nj: 007\n");
+  ASSERT_TRUE(documents) << documents.error().text();
+  ASSERT_EQ(documents->size(), 2U);
+  EXPECT_EQ((*documents)[0],
+            R"({"a":1,"b":"1","c":true,"d":"true","e":1.5,"f":"3000Mi","g":null,"h":["x",{"y":"z"}],"i":"12\n"})");
+  EXPECT_EQ((*documents)[1], R"({"j":"007"})");
+}
+
+TEST(YamlToJson, RefusesBadAndHugeInput) {
+  EXPECT_THAT(yaml_to_json("a: [1").error().text(), HasSubstr("line"));
+  EXPECT_FALSE(yaml_to_json("? [a]\n: b\n"));
+  std::string bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n";
+  for (int i = 1; i < 9; ++i) {
+    const std::string before = "*a" + std::to_string(i - 1);
+    bomb += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + before;
+    for (int j = 0; j < 9; ++j) bomb += "," + before;
+    bomb += "]\n";
+  }
+  EXPECT_THAT(yaml_to_json(bomb).error().text(), HasSubstr("million"));
+  EXPECT_FALSE(yaml_to_json(std::string(500, '[') + std::string(500, ']')));
+}
+
+constexpr const char* kPod = R"(apiVersion: v1
+kind: Pod
+metadata: {name: trainer, namespace: research}
+spec:
+  containers:
+  - name: main
+    image: busybox
+    resources:
+      limits: {nvidia.com/gpu: 1, nvidia.com/gpumem: 3000, nvidia.com/gpucores: 30}
+)";
+
+TEST(Translate, APodComesWithItsClaims) {
+  const auto out = translate_manifest(kPod);
+  ASSERT_TRUE(out) << out.error().text();
+  ASSERT_THAT(out->refusals, testing::IsEmpty());
+  EXPECT_THAT(out->explanations, Not(testing::IsEmpty()));
+  const auto list = Json::parse(out->list_json);
+  EXPECT_EQ(list["kind"], "List");
+  ASSERT_EQ(list["items"].size(), 2U);
+  const auto& pod = list["items"][0];
+  EXPECT_EQ(pod["kind"], "Pod");
+  EXPECT_EQ(pod["spec"]["schedulingGates"][0]["name"], "heddle.dev/placement");
+  EXPECT_FALSE(pod["spec"]["containers"][0]["resources"].value("limits", Json::object()).contains("nvidia.com/gpu"));
+  const auto& claim = list["items"][1];
+  EXPECT_EQ(claim["kind"], "ResourceClaim");
+  EXPECT_EQ(claim["metadata"]["namespace"], "research");
+  EXPECT_EQ(claim["metadata"]["name"], pod["spec"]["resourceClaims"][0]["resourceClaimName"]);
+  EXPECT_EQ(claim["spec"]["devices"]["requests"][0]["exactly"]["capacity"]["requests"]["cores"], "30");
+  EXPECT_EQ(translate_manifest(kPod)->list_json, out->list_json);
+}
+
+TEST(Translate, AWorkloadComesWithTemplates) {
+  const auto out = translate_manifest(R"(apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: main
+        image: busybox
+        resources: {limits: {nvidia.com/gpu: 1}}
+)");
+  ASSERT_TRUE(out) << out.error().text();
+  const auto list = Json::parse(out->list_json);
+  ASSERT_EQ(list["items"].size(), 2U);
+  const auto& pod = list["items"][0]["spec"]["template"];
+  EXPECT_EQ(list["items"][0]["kind"], "Deployment");
+  EXPECT_FALSE(pod.contains("kind"));
+  EXPECT_FALSE(pod["spec"].contains("schedulingGates"));
+  EXPECT_THAT(pod.dump(), Not(HasSubstr("heddle.dev/request")));
+  EXPECT_EQ(list["items"][1]["kind"], "ResourceClaimTemplate");
+  EXPECT_EQ(pod["spec"]["resourceClaims"][0]["resourceClaimTemplateName"], list["items"][1]["metadata"]["name"]);
+  EXPECT_FALSE(pod["spec"]["resourceClaims"][0].contains("resourceClaimName"));
+  EXPECT_EQ(list["items"][0]["spec"]["replicas"], 3);
+}
+
+TEST(Translate, ARefusalLeavesAnEmptyList) {
+  std::string bad(kPod);
+  bad.replace(bad.find("gpumem: 3000"), 12, "gpumem: 16Gi");
+  const auto out = translate_manifest(bad);
+  ASSERT_TRUE(out);
+  ASSERT_EQ(out->refusals.size(), 1U);
+  EXPECT_THAT(out->refusals[0], HasSubstr("16384"));
+  EXPECT_TRUE(Json::parse(out->list_json)["items"].empty());
+}
+
+TEST(Translate, OtherKindsPassAndBrokenOnesDoNot) {
+  const auto out = translate_manifest("apiVersion: v1\nkind: Service\nmetadata: {name: s}\n");
+  ASSERT_TRUE(out);
+  EXPECT_EQ(Json::parse(out->list_json)["items"][0]["kind"], "Service");
+  for (const char* bad :
+       {"", "[]", "a: b", "kind: Deployment\nspec: {}", "kind: List\nitems: 3", "kind: Pod\nspec: 7"}) {
+    EXPECT_FALSE(translate_manifest(bad)) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace heddle::cli

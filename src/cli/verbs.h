@@ -1,0 +1,40 @@
+// The verbs of `heddle`, one file each. Each returns the exit code: 0 done, 1 usage, 2 a correct "no", 3 an error.
+#pragma once
+
+#include <string>
+
+#include "cli/args.h"
+#include "standalone/state_dir.h"
+
+namespace heddle::cli {
+
+// What a verb may know of its surroundings, read once by main().
+struct Context {
+  std::string program;  // path of this program
+  standalone::Surroundings surroundings;
+  std::string kubeconfig;  // KUBECONFIG's value
+};
+
+int up(const UpArgs& args, const Context& context);
+int run(const RunArgs& args, const Context& context);
+int ps(const PsArgs& args, const Context& context);
+int explain(const ExplainArgs& args, const Context& context);
+int cancel(const CancelArgs& args, const Context& context);
+int down(const DownArgs& args, const Context& context);
+int translate(const TranslateArgs& args);
+int version();
+int vendor_worker(const VendorWorkerArgs& args);
+
+// The pod's side of `explain`.
+int explain_pod(const ExplainArgs& args, const Context& context);
+
+inline constexpr int kUsage = 1;
+inline constexpr int kNo = 2;
+inline constexpr int kError = 3;
+
+// Prints "heddle: text" on standard error; returns kUsage for kInvalidArgument, else kError.
+int report(const Error& error);
+// The socket of the Heddle that a verb talks to.
+Result<std::string> find_socket(const std::string& state_dir, const Context& context);
+
+}  // namespace heddle::cli

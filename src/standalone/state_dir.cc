@@ -1,0 +1,77 @@
+#include "standalone/state_dir.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/file.h"
+
+namespace heddle::standalone {
+namespace {
+
+constexpr size_t kMaxSocketPath = 107;
+
+Result<std::string> checked(std::string folder) {
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  if (folder.empty() || folder.front() != '/') {
+    return fail(Code::kInvalidArgument, fmt::format("'{}' is not an absolute path", folder), "--state-dir");
+  }
+  const size_t length = state_paths(folder).socket.size();
+  if (length > kMaxSocketPath) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} bytes too long for the socket in it: choose a shorter folder", length - kMaxSocketPath),
+                "--state-dir");
+  }
+  return folder;
+}
+
+std::string user_folder(const Surroundings& surroundings) {
+  if (!surroundings.xdg_state_home.empty()) return surroundings.xdg_state_home + "/heddle";
+  return surroundings.home + "/.local/state/heddle";
+}
+
+}  // namespace
+
+StatePaths state_paths(const std::string& folder) {
+  return {folder, folder + "/heddle.sock", folder + "/ledger.db", folder + "/heddle.log", folder + "/lock"};
+}
+
+Result<std::string> own_state_dir(const std::string& given, const Surroundings& surroundings) {
+  if (!given.empty()) return checked(given);
+  if (!surroundings.heddle_state_dir.empty()) return checked(surroundings.heddle_state_dir);
+  if (surroundings.uid == 0) return checked(kSystemStateDir);
+  if (surroundings.xdg_state_home.empty() && surroundings.home.empty()) {
+    return fail(Code::kInvalidArgument, "HOME is not set: write where to keep the state", "--state-dir");
+  }
+  return checked(user_folder(surroundings));
+}
+
+Result<std::string> used_state_dir(const std::string& given, const Surroundings& surroundings) {
+  auto own = own_state_dir(given, surroundings);
+  const bool chosen = !given.empty() || !surroundings.heddle_state_dir.empty();
+  if (chosen || (own && file_exists(state_paths(*own).socket))) return own;
+  if (file_exists(state_paths(kSystemStateDir).socket)) return std::string(kSystemStateDir);
+  return own;
+}
+
+Result<UniqueFd> lock_state_dir(const StatePaths& paths) {
+  UniqueFd lock(open(paths.lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock.valid()) return fail_errno(fmt::format("cannot open {}", paths.lock), errno);
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return fail_errno(fmt::format("cannot lock {}", paths.lock), errno);
+    auto pid = read_file(paths.lock, 64).value_or("");
+    while (!pid.empty() && pid.back() == '\n') pid.pop_back();
+    return fail(Code::kAlreadyExists, fmt::format("Heddle runs here already (process {}, state in {})",
+                                                  pid.empty() ? "unknown" : pid, paths.folder));
+  }
+  const std::string pid = fmt::format("{}\n", getpid());
+  if (ftruncate(lock.get(), 0) != 0 || pwrite(lock.get(), pid.data(), pid.size(), 0) < 0) {
+    return fail_errno(fmt::format("cannot write {}", paths.lock), errno);
+  }
+  return lock;
+}
+
+}  // namespace heddle::standalone

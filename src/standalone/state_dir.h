@@ -1,0 +1,43 @@
+// Where a standalone Heddle keeps its things.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace heddle::standalone {
+
+struct StatePaths {
+  std::string folder;
+  std::string socket;
+  std::string ledger;
+  std::string log;
+  std::string lock;
+};
+
+StatePaths state_paths(const std::string& folder);
+
+// Of the environment: HEDDLE_STATE_DIR's, XDG_STATE_HOME's and HOME's values, empty when not set, and the user.
+struct Surroundings {
+  std::string heddle_state_dir;
+  std::string xdg_state_home;
+  std::string home;
+  int64_t uid = 0;
+};
+
+inline constexpr const char* kSystemStateDir = "/var/lib/heddle";
+
+// The folder for `heddle up`: as given, else HEDDLE_STATE_DIR, else the system's for root and the user's own for
+// others. Errors: kInvalidArgument when it cannot hold a socket (a path of a socket has at most 107 bytes) or is not
+// absolute.
+Result<std::string> own_state_dir(const std::string& given, const Surroundings& surroundings);
+// For all other verbs: the same, but a user without an own Heddle uses the system's when there is one.
+Result<std::string> used_state_dir(const std::string& given, const Surroundings& surroundings);
+
+// Taken while a daemon lives; the kernel gives it back however the daemon ends.
+// Errors: kAlreadyExists when another daemon holds it, with its pid in the message.
+Result<UniqueFd> lock_state_dir(const StatePaths& paths);
+
+}  // namespace heddle::standalone

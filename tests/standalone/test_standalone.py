@@ -1,0 +1,356 @@
+"""Standalone Heddle from end to end, on simulated cards: queue, ledger, guard, and what is left after kill -9."""
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+
+from harness import HEDDLE, NVSIM_RUN, Standalone, alive, children, eventually
+
+
+@pytest.fixture
+def heddle():
+    machine = Standalone()
+    machine.up()
+    yield machine
+    machine.close()
+
+
+def until(path):
+    """A command that runs until the file exists."""
+    return ["/bin/sh", "-c", f"while [ ! -e {path} ]; do sleep 0.02; done"]
+
+
+def test_two_share_a_card_and_a_third_waits(heddle, tmp_path):
+    first = heddle.start("--memory", "30000Mi", "--cores", "30", "--name", "a", "--", *until(tmp_path / "a"))
+    second = heddle.start("--memory", "40000Mi", "--cores", "50", "--name", "b", "--", *until(tmp_path / "b"))
+    heddle.wait_state("a", "running")
+    heddle.wait_state("b", "running")
+    third = heddle.start("--memory", "20000Mi", "--name", "c", "--", "true")
+    waiting = heddle.wait_state("c", "waiting")
+    assert waiting["position"] == 1
+    assert waiting["reasons"], "a job that waits says why"
+    assert "gpu-0" in waiting["reasons"][0]["message"] or "Mi" in waiting["reasons"][0]["message"]
+    assert heddle.check_books()["cards"][0]["grantedBytes"] == 70000 << 20
+    assert heddle.call("run", "--memory", "20000Mi", "--no-wait", "--", "true").returncode == 2
+    assert "SIMULATED" in heddle.call("ps", check=0).stdout
+    (tmp_path / "a").touch()
+    assert first.wait(60) == 0
+    assert third.wait(60) == 0
+    assert "waits, place 1" in third.stderr.read()
+    (tmp_path / "b").touch()
+    assert second.wait(60) == 0
+    heddle.wait_empty()
+    assert heddle.check_books()["cards"][0]["grantedBytes"] == 0
+
+
+def test_a_small_job_passes_one_that_does_not_fit(heddle, tmp_path):
+    heddle.start("--memory", "60000Mi", "--name", "big", "--", *until(tmp_path / "big"))
+    heddle.wait_state("big", "running")
+    late = heddle.start("--memory", "60000Mi", "--name", "late", "--", "true")
+    heddle.wait_state("late", "waiting")
+    heddle.call("run", "--memory", "10000Mi", "--", "true", check=0)
+    assert heddle.job("late")["state"] == "waiting"
+    (tmp_path / "big").touch()
+    assert late.wait(60) == 0
+
+
+def test_a_starved_job_is_not_passed(tmp_path):
+    heddle = Standalone()
+    try:
+        heddle.up("--starve-after", "0s")
+        heddle.start("--memory", "60000Mi", "--name", "big", "--", *until(tmp_path / "big"))
+        heddle.wait_state("big", "running")
+        late = heddle.start("--memory", "60000Mi", "--name", "late", "--", "true")
+        heddle.wait_state("late", "waiting")
+        small = heddle.start("--memory", "1000Mi", "--priority", "9", "--name", "small", "--", "true")
+        reasons = heddle.wait_state("small", "waiting")["reasons"]
+        assert reasons[0]["code"] == "Starved"
+        (tmp_path / "big").touch()
+        assert late.wait(60) == 0
+        assert small.wait(60) == 0
+    finally:
+        heddle.close()
+
+
+def test_memory_beyond_the_share_is_refused_to_the_program(heddle):
+    within = heddle.call("run", "--memory", "3000Mi", "--", NVSIM_RUN, "--expect-total", "3000Mi", "--alloc", "2000Mi")
+    assert within.returncode == 0, within.stdout + within.stderr
+    beyond = heddle.call("run", "--memory", "3000Mi", "--", NVSIM_RUN, "--alloc", "2000Mi", "--expect-oom", "2000Mi")
+    assert beyond.returncode == 0, beyond.stdout + beyond.stderr
+    fits = heddle.call("run", "--memory", "3000Mi", "--", NVSIM_RUN, "--alloc", "4000Mi")
+    assert fits.returncode != 0, "4000Mi must not fit in 3000Mi"
+
+
+def test_used_bytes_come_from_the_guard(heddle):
+    heddle.start("--memory", "3000Mi", "--name", "user", "--", NVSIM_RUN, "--alloc", "1024Mi", "--hold")
+    eventually(lambda: (job := heddle.job("user")) and job["shares"] and (job["shares"][0]["usedBytes"] or 0) >= 1024 << 20,
+               "1024Mi in use")
+    assert heddle.job("user")["shares"][0]["usedBytes"] <= 3000 << 20
+
+
+def test_whole_cards_and_what_never_fits(heddle):
+    assert heddle.call("run", "--", "true").returncode == 0
+    for words in (["--count", "2", "--", "true"], ["--memory", "90000Mi", "--", "true"],
+                  ["--model", "A100", "--memory", "1Gi", "--", "true"]):
+        refused = heddle.call("run", *words)
+        assert refused.returncode == 2, refused.stderr
+        assert refused.stderr.startswith("heddle: cannot run with"), refused.stderr
+    assert heddle.call("run", "--memory", "16", "--", "true").returncode == 1
+    assert not heddle.status()["jobs"]
+
+
+def test_exit_codes_and_environment(heddle):
+    assert heddle.call("run", "--memory", "1Gi", "--", "/bin/sh", "-c", "exit 7").returncode == 7
+    assert heddle.call("run", "--memory", "1Gi", "--", "/bin/sh", "-c", "kill -9 $$").returncode == 137
+    assert heddle.call("run", "--memory", "1Gi", "--", "no-such-command").returncode == 127
+    seen = heddle.call("run", "--memory", "1Gi", "--", "/bin/sh", "-c", "echo $CUDA_VISIBLE_DEVICES; pwd", cwd="/usr")
+    assert seen.stdout.splitlines() == [heddle.status()["cards"][0]["uuid"], "/usr"]
+
+
+def test_the_daemon_is_killed_and_comes_back(heddle, tmp_path):
+    runs = heddle.start("--memory", "60000Mi", "--name", "runs", "--", *until(tmp_path / "runs"))
+    heddle.wait_state("runs", "running")
+    first = heddle.start("--memory", "50000Mi", "--name", "first", "--", "true")
+    heddle.wait_state("first", "waiting")
+    second = heddle.start("--memory", "50000Mi", "--name", "second", "--", *until(tmp_path / "second"))
+    heddle.wait_state("second", "waiting")
+    before = heddle.jobs()
+    heddle.kill_daemon()
+    heddle.up()
+    after = heddle.jobs()
+    assert after.keys() == before.keys()
+    assert after[min(after)]["pid"] == before[min(before)]["pid"], "the same process"
+    assert [after[i]["position"] for i in sorted(after)] == [0, 1, 2], "everyone keeps their place"
+    heddle.check_books()
+    (tmp_path / "runs").touch()
+    assert runs.wait(60) == 0
+    assert first.wait(60) == 0
+    (tmp_path / "second").touch()
+    assert second.wait(60) == 0
+
+
+def test_what_ended_while_the_daemon_was_away_is_freed(heddle, tmp_path):
+    ends = heddle.start("--memory", "60000Mi", "--name", "ends", "--", *until(tmp_path / "ends"))
+    heddle.wait_state("ends", "running")
+    gone = heddle.start("--memory", "60000Mi", "--name", "gone", "--", "true")
+    heddle.wait_state("gone", "waiting")
+    heddle.kill_daemon()
+    (tmp_path / "ends").touch()
+    assert ends.wait(60) == 0, "a command does not need the daemon to end"
+    gone.kill()
+    gone.wait(60)
+    heddle.up()
+    heddle.wait_empty()
+    outcomes = {job["name"]: (job["outcome"], job["exitCode"]) for job in heddle.status()["ended"]}
+    assert outcomes["ends"] == ("done", 0)
+    assert outcomes["gone"][1] is None
+
+
+@pytest.mark.parametrize("victim", ["client", "supervisor", "both", "command"])
+def test_a_killed_part_frees_the_share(heddle, tmp_path, victim):
+    client = heddle.start("--memory", "60000Mi", "--name", "job", "--", "/bin/sh", "-c",
+                          f"setsid sleep 600 & echo $! > {tmp_path}/orphan; exec sleep 600")
+    supervisor = heddle.wait_state("job", "running")["pid"]
+    orphan = int(eventually(lambda: (tmp_path / "orphan").exists() and (tmp_path / "orphan").read_text().strip()))
+    command = next(pid for pid in children(supervisor) if pid != orphan)
+    waits = heddle.start("--memory", "60000Mi", "--name", "waits", "--", "true")
+    heddle.wait_state("waits", "waiting")
+    if victim in ("client", "both"):
+        client.kill()
+    if victim in ("supervisor", "both"):
+        os.kill(supervisor, signal.SIGKILL)
+    if victim == "command":
+        os.kill(command, signal.SIGKILL)
+    assert waits.wait(100) == 0, "the share is free again"
+    assert not alive(command) and not alive(orphan), "and nobody uses it any more"
+    assert client.wait(60) in (137, -9)
+
+
+def test_every_ledger_write_survives_a_kill(tmp_path):
+    """The daemon kills itself before and after each write, in turn; the job runs exactly once, and all is free at the end."""
+    for point in range(3, 40):
+        heddle = Standalone()
+        try:
+            mark = tmp_path / f"ran-{point}"
+            up = heddle.up("--crash-at-write", point, check=None)
+            if up.returncode != 0:
+                heddle.up()
+            client = heddle.start("--memory", "60000Mi", "--name", "job", "--", "/bin/sh", "-c", f"echo x >> {mark}")
+            daemon = heddle.daemon()
+            ended = lambda: client.poll() is not None and heddle.jobs() == {} and heddle.status() is not None
+            eventually(lambda: not alive(daemon) or ended(), "the crash or the end")
+            crashed = not alive(daemon)
+            if crashed:
+                heddle.up()
+            code = client.wait(100)
+            if code == 3 and not mark.exists():
+                # The crash came before the client knew its number: it was told so, and asks again.
+                heddle.call("run", "--memory", "60000Mi", "--", "/bin/sh", "-c", f"echo x >> {mark}", check=0)
+                code = 0
+            assert code == 0, (point, client.stderr.read())
+            assert mark.read_text() == "x\n", f"point {point}: it ran once"
+            heddle.wait_empty()
+            assert heddle.check_books()["cards"][0]["grantedBytes"] == 0
+        finally:
+            heddle.close()
+        if not crashed and up.returncode == 0:
+            assert point > 12, "the crash points were reached"
+            return
+    pytest.fail("the crash points do not end")
+
+
+def test_cancel_and_signals(heddle, tmp_path):
+    client = heddle.start("--memory", "60000Mi", "--name", "job", "--", "sleep", "600")
+    heddle.wait_state("job", "running")
+    waits = heddle.start("--memory", "60000Mi", "--name", "waits", "--", "true")
+    heddle.wait_state("waits", "waiting")
+    waits.send_signal(signal.SIGINT)
+    assert waits.wait(60) == 130
+    assert heddle.job("waits") is None
+    heddle.call("cancel", "job", check=0)
+    assert client.wait(60) == 143
+    heddle.wait_empty()
+    assert "cancelled" in heddle.status()["ended"][0]["outcome"]
+    assert heddle.call("cancel", "job").returncode == 2, "it has ended already"
+    assert heddle.call("cancel", "9999").returncode == 3
+
+
+def test_timeout(heddle):
+    heddle.start("--memory", "60000Mi", "--name", "job", "--", "sleep", "600")
+    heddle.wait_state("job", "running")
+    late = heddle.call("run", "--memory", "60000Mi", "--timeout", "1s", "--", "true")
+    assert late.returncode == 2
+    assert "no room within 1 s" in late.stderr
+    assert len(heddle.jobs()) == 1
+
+
+def test_a_detached_job(heddle, tmp_path):
+    done = heddle.call("run", "--detach", "--memory", "1Gi", "--name", "d", "--", "/bin/sh", "-c",
+                       f"echo out; echo err >&2; while [ ! -e {tmp_path}/end ]; do sleep 0.02; done; exit 5", check=0)
+    number = int(done.stdout)
+    heddle.wait_state("d", "running")
+    (tmp_path / "end").touch()
+    heddle.wait_empty()
+    job = json.loads(heddle.call("explain", number, "-o", "json", check=0).stdout)
+    assert job["exitCode"] == 5
+    assert pathlib.Path(heddle.folder, "jobs", str(number), "output").read_text() == "out\nerr\n"
+    assert heddle.call("run", "--detach", "--memory", "90000Mi", "--", "true").returncode == 2
+
+
+def test_down(heddle):
+    client = heddle.start("--memory", "60000Mi", "--name", "job", "--", "sleep", "600")
+    heddle.wait_state("job", "running")
+    waits = heddle.start("--memory", "60000Mi", "--name", "waits", "--", "true")
+    heddle.wait_state("waits", "waiting")
+    refused = heddle.call("down")
+    assert refused.returncode == 2 and "1 running and 1 waiting" in refused.stderr
+    assert heddle.job("job")["state"] == "running"
+    daemon = heddle.daemon()
+    heddle.call("down", "--kill", check=0)
+    eventually(lambda: not alive(daemon), "the end of the daemon")
+    assert client.wait(60) == 143
+    assert waits.wait(60) in (2, 3)
+    assert heddle.call("ps").returncode == 3
+    assert heddle.call("down").returncode == 0
+
+
+def test_one_daemon_a_state_folder(heddle):
+    again = heddle.up(check=2)
+    assert "runs here already" in again.stderr
+    assert heddle.status() is not None
+
+
+def test_other_cards_under_live_jobs_are_refused(heddle):
+    heddle.start("--memory", "60000Mi", "--name", "job", "--", "sleep", "600")
+    heddle.wait_state("job", "running")
+    heddle.kill_daemon()
+    heddle.simulate = "h100x2"
+    refused = heddle.up(check=2)
+    assert "--simulate h100x1" in refused.stderr
+    heddle.simulate = "h100x1"
+    heddle.up()
+
+
+def test_bad_machines_are_refused(tmp_path):
+    heddle = Standalone()
+    try:
+        for bad in ("h100", "h100x0", "nothingx2", "/no/such.yaml"):
+            heddle.simulate = bad
+            assert heddle.up(check=None).returncode in (1, 2), bad
+        (tmp_path / "bad.yaml").write_text("cards: 7\n")
+        heddle.simulate = str(tmp_path / "bad.yaml")
+        assert "cards" in heddle.up(check=1).stderr
+        assert heddle.call("up", "--nvml", "/no/such/library.so", "--dashboard-port", "off").returncode in (2, 3)
+    finally:
+        heddle.close()
+
+
+def test_the_socket_and_the_page():
+    heddle = Standalone()
+    try:
+        heddle.call("up", "--simulate", "h100x1", "--dashboard-port", "0", check=0)
+        mode = os.stat(os.path.join(heddle.folder, "heddle.sock")).st_mode & 0o777
+        assert mode == 0o600
+        log = pathlib.Path(heddle.folder, "heddle.log").read_text()
+        url = next(json.loads(line)["page"] for line in log.splitlines() if '"page"' in line)
+        with urllib.request.urlopen(url, timeout=30) as page:
+            text = page.read().decode()
+        assert "SIMULATED" in text and "gpu-0" in text
+        with urllib.request.urlopen(url + "v1/status", timeout=30) as page:
+            assert json.load(page)["simulated"] is True
+        for request in (urllib.request.Request(url + "v1/shutdown", method="POST", data=b"{}"),
+                        urllib.request.Request(url, headers={"Host": "evil.example"})):
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(request, timeout=30)
+            assert refused.value.code == 403
+    finally:
+        heddle.close()
+
+
+def test_garbage_on_the_socket_is_answered(heddle):
+    for body in (b"", b"[]", b'{"request":{}}', b'{"request":{"command":["a"]},"client":{"pid":"x"}}',
+                 b'{"request":{"command":["a"]},"client":{"pid":99999999}}', b"\xff" * 100):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(30)
+            client.connect(os.path.join(heddle.folder, "heddle.sock"))
+            client.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" %
+                           (len(body), body))
+            answer = client.recv(65536)
+        assert answer.split()[1] in (b"400", b"404"), (body, answer)
+    assert not heddle.status()["jobs"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_another_user_may_not_touch_what_is_not_theirs():
+    heddle = Standalone()
+    try:
+        heddle.call("up", "--simulate", "h100x1", "--dashboard-port", "off", "--group", "nogroup", check=0)
+        heddle.start("--memory", "1Gi", "--name", "roots", "--", "sleep", "600")
+        heddle.wait_state("roots", "running")
+
+        def as_nobody(*words):
+            return subprocess.run([HEDDLE, *words], env=heddle.environment, capture_output=True, text=True, timeout=100,
+                                  user="nobody", group="nogroup", extra_groups=[], stdin=subprocess.DEVNULL, cwd="/")
+
+        reachable = as_nobody("version").returncode == 0
+        if not reachable:
+            pytest.skip("the build folder is closed to other users")
+        assert as_nobody("ps").returncode == 0
+        refused = as_nobody("cancel", "roots")
+        assert refused.returncode == 2 and "belongs to root" in refused.stderr
+        assert as_nobody("down", "--kill").returncode != 0
+        own = as_nobody("run", "--memory", "1Gi", "--", NVSIM_RUN, "--expect-total", "1Gi", "--alloc", "500Mi")
+        assert own.returncode == 0, own.stdout + own.stderr
+        limits = as_nobody("run", "--memory", "1Gi", "--", "/bin/sh", "-c",
+                           "id -un; rm -f $HEDDLE_GUARD_DIR/limits; echo x > $HEDDLE_GUARD_DIR/limits; ls $HEDDLE_GUARD_DIR/..")
+        assert limits.stdout == "nobody\n", "a user cannot change the own limits"
+        assert limits.stderr.lower().count("permission denied") >= 2
+        assert heddle.job("roots")["state"] == "running"
+    finally:
+        heddle.close()
