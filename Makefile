@@ -1,5 +1,5 @@
 # Heddle's entry points. The work is in tools/*.sh; each script says what it does at its top.
-.PHONY: help setup build test test-unit test-cluster lint asan tsan fuzz bench clean
+.PHONY: help setup build run test test-unit test-cluster lint asan tsan fuzz soak bench clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -11,6 +11,11 @@ setup: ## install what is missing (Debian 12, as root or with sudo)
 build: ## build everything into build/release
 	@tools/setup.sh build
 	@tools/build.sh release
+
+run: ## start Heddle on this machine and show it at work
+	@tools/setup.sh build
+	@tools/build.sh release heddle-standalone
+	@tools/demo.sh
 
 test: ## everything: build, tests, lint, sanitizers, real cluster
 	@tools/setup.sh test
@@ -38,6 +43,11 @@ tsan: ## unit tests under the thread sanitizer
 fuzz: ## every fuzz target for an hour (FUZZ_SECONDS)
 	@tools/setup.sh test
 	@tools/fuzz.sh "$${FUZZ_SECONDS:-3600}"
+
+soak: ## kill parts of a standalone Heddle at random under load (SOAK_SECONDS)
+	@tools/setup.sh test
+	@tools/build.sh release heddle-standalone
+	@tests/standalone/soak.py --seconds "$${SOAK_SECONDS:-600}"
 
 bench: ## every benchmark, into build/bench/results.json
 	@tools/bench.sh
