@@ -12,10 +12,6 @@ namespace {
 
 enum class Order { kWait, kNow };
 
-void* host_pointer(CUdeviceptr address) {
-  return reinterpret_cast<void*>(address);
-}
-
 CUresult settle_default_stream(Context& context, Order order) {
   Stream stream = {&context, 0, 0, 0, 1};
   return order == Order::kWait ? wait_for_stream(stream) : CUDA_SUCCESS;

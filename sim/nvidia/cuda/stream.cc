@@ -178,7 +178,6 @@ CUresult stream_value(CUstream handle, Value* out, Read read) {
 }  // namespace
 }  // namespace nvsim
 
-using nvsim::Context;
 using nvsim::EventObject;
 using nvsim::Stream;
 using nvsim::with_stream;

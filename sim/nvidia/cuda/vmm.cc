@@ -31,10 +31,6 @@ CUmemGenericAllocationHandle handle_of(Physical* physical) {
   return static_cast<CUmemGenericAllocationHandle>(reinterpret_cast<std::uintptr_t>(physical));
 }
 
-void* host_pointer(CUdeviceptr address) {
-  return reinterpret_cast<void*>(address);
-}
-
 void drop_if_unused(Physical* physical) {
   if (physical->references > 0 || physical->mappings > 0) {
     return;
@@ -181,14 +177,19 @@ CUresult unmap(CUdeviceptr address, std::size_t size) {
     return code;
   }
   const std::vector<Range> taken = take_mappings(address, size);
+  bool kept = true;
   for (const Range& range : taken) {
-    mmap(host_pointer(range.base), range.size, PROT_NONE, MAP_FIXED | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS, -1,
-         0);
+    kept = mmap(host_pointer(range.base), range.size, PROT_NONE,
+                MAP_FIXED | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED &&
+           kept;
     auto* physical = static_cast<Physical*>(range.handle);
     physical->mappings -= 1;
     drop_if_unused(physical);
   }
-  return taken.empty() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (taken.empty()) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return kept ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
 }  // namespace

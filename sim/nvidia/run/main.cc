@@ -48,9 +48,9 @@ bool configure(Session& session, const Call& call, bool& valid) {
 }
 
 bool takes_no_value(const std::string& name) {
-  static const char* const kNames[] = {"totals", "print-totals", "nvml-memory", "nvml-processes", "nvml-load",
-                                       "sync",   "init",         "fork",        "reset",          "context"};
-  for (const char* one : kNames) {
+  static const char* const names[] = {"totals", "print-totals", "nvml-memory", "nvml-processes", "nvml-load",
+                                      "sync",   "init",         "fork",        "reset",          "context"};
+  for (const char* one : names) {
     if (name == one) {
       return true;
     }
@@ -85,6 +85,7 @@ bool run_in_threads(Session& session, const Call& call, const Step& step, int co
   bool all = true;
   std::mutex mutex;
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(count));
   for (int index = 0; index < count; ++index) {
     threads.emplace_back([&] {
       const Outcome outcome = step(session, call.value);

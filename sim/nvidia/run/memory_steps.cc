@@ -35,7 +35,7 @@ CUresult allocate_vmm(Session& session, Allocation& made) {
 CUresult allocate_array(Session& session, Allocation& made) {
   CUDA_ARRAY3D_DESCRIPTOR shape = {};
   shape.Width = 1024;
-  shape.Height = std::max<std::size_t>(1, made.size / (1024 * 16));
+  shape.Height = std::max<std::size_t>(1, made.size / (1024ULL * 16));
   shape.Format = CU_AD_FORMAT_FLOAT;
   shape.NumChannels = 4;
   if (made.family == "mipmap") {
@@ -100,9 +100,9 @@ CUresult release(Session& session, const Allocation& made) {
 }
 
 bool known_family(const std::string& family) {
-  static const char* const kFamilies[] = {"plain", "managed", "async", "pool",  "pitch",
-                                          "host",  "vmm",     "array", "mipmap"};
-  return std::any_of(std::begin(kFamilies), std::end(kFamilies), [&](const char* one) { return family == one; });
+  static const char* const families[] = {"plain", "managed", "async", "pool",  "pitch",
+                                         "host",  "vmm",     "array", "mipmap"};
+  return std::any_of(std::begin(families), std::end(families), [&](const char* one) { return family == one; });
 }
 
 // "600Mi" or "async:600Mi".

@@ -1,4 +1,5 @@
 // Steps that give the card work and measure what they get of it.
+#include <cmath>
 #include <cstdio>
 
 #include "run/session.h"
@@ -175,7 +176,7 @@ Outcome event_time(Session& session, const std::string& value) {
   if (code != CUDA_SUCCESS) {
     return failed(session, code);
   }
-  return {"us=" + std::to_string(static_cast<long long>(static_cast<double>(milliseconds) * 1000 + 0.5)), true};
+  return {"us=" + std::to_string(std::llround(static_cast<double>(milliseconds) * 1000)), true};
 }
 
 }  // namespace

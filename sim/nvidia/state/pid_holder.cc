@@ -80,13 +80,13 @@ std::unique_ptr<PidHolder> PidHolder::start(const std::string& path, std::int64_
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t thread = {};
-  auto argument = std::make_unique<std::shared_ptr<Shared>>(shared);
-  const bool made = pthread_create(&thread, nullptr, &Shared::run, argument.get()) == 0;
+  auto* argument = new std::shared_ptr<Shared>(shared);  // the thread's, once it runs
+  const bool made = pthread_create(&thread, nullptr, &Shared::run, argument) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!made) {
+    delete argument;
     return nullptr;
   }
-  static_cast<void>(argument.release());  // the thread's
   pthread_detach(thread);
   shared->wait_while(Phase::kStarting);
   return shared->phase == Phase::kHeld ? std::unique_ptr<PidHolder>(new PidHolder(shared)) : nullptr;

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 
@@ -14,36 +15,33 @@ namespace {
 
 template <typename Function>
 Function* find(void* library, const char* name) {
-  void* address = dlsym(library, name);
-  Function* function = nullptr;
-  std::memcpy(&function, &address, sizeof(address));
-  return function;
+  return std::bit_cast<Function*>(dlsym(library, name));
 }
 
-#define NVML(name) find<decltype(::name)>(nvml_, #name)
+#define NVML(name) find<decltype(::name)>(nvml, #name)
 
 class AbiTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    machine_ =
+    machine =
         new SimulatedMachine("machine: {driver: 550.1.2, cuda: '12.4'}\ncards: [{model: A100-80, count: 2, numa: 1}]");
-    setenv("NVSIM_ROOT", machine_->root().c_str(), 1);
-    cuda_ = dlopen(NVSIM_LIBRARIES "/libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    nvml_ = dlopen(NVSIM_LIBRARIES "/libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    ASSERT_NE(cuda_, nullptr) << dlerror();
-    ASSERT_NE(nvml_, nullptr) << dlerror();
+    setenv("NVSIM_ROOT", machine->root().c_str(), 1);
+    cuda = dlopen(NVSIM_LIBRARIES "/libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    nvml = dlopen(NVSIM_LIBRARIES "/libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(cuda, nullptr) << dlerror();
+    ASSERT_NE(nvml, nullptr) << dlerror();
     ASSERT_EQ(NVML(nvmlInit_v2)(), NVML_SUCCESS);
   }
-  static void TearDownTestSuite() { delete machine_; }
+  static void TearDownTestSuite() { delete machine; }
   static nvmlDevice_t card(unsigned int index) {
     nvmlDevice_t handle = nullptr;
     EXPECT_EQ(NVML(nvmlDeviceGetHandleByIndex_v2)(index, &handle), NVML_SUCCESS);
     return handle;
   }
 
-  inline static SimulatedMachine* machine_ = nullptr;
-  inline static void* cuda_ = nullptr;
-  inline static void* nvml_ = nullptr;
+  inline static SimulatedMachine* machine = nullptr;
+  inline static void* cuda = nullptr;
+  inline static void* nvml = nullptr;
 };
 
 struct ProcCase {
@@ -55,7 +53,7 @@ struct ProcCase {
 };
 
 TEST_F(AbiTest, ProcAddressSelectsByVersionAndStream) {
-  auto* get = find<decltype(::cuGetProcAddress_v2)>(cuda_, "cuGetProcAddress_v2");
+  auto* get = find<decltype(::cuGetProcAddress_v2)>(cuda, "cuGetProcAddress_v2");
   const ProcCase cases[] = {
       {"cuMemAlloc", 12090, 0, "cuMemAlloc_v2", CU_GET_PROC_ADDRESS_SUCCESS},
       {"cuMemAlloc", 3020, 0, "cuMemAlloc_v2", CU_GET_PROC_ADDRESS_SUCCESS},
@@ -75,24 +73,26 @@ TEST_F(AbiTest, ProcAddressSelectsByVersionAndStream) {
       {"cuMemAlloc_v2", 12000, 0, nullptr, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND},
   };
   for (const ProcCase& one : cases) {
-    void* address = &address;
+    int marker = 0;
+    void* address = &marker;
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
     EXPECT_EQ(get(one.name, &address, one.version, one.flags, &status), CUDA_SUCCESS);
     EXPECT_EQ(status, one.status) << one.name << " " << one.version;
-    EXPECT_EQ(address, one.symbol == nullptr ? nullptr : dlsym(cuda_, one.symbol)) << one.name << " " << one.version;
+    EXPECT_EQ(address, one.symbol == nullptr ? nullptr : dlsym(cuda, one.symbol)) << one.name << " " << one.version;
   }
-  auto* first = find<decltype(::cuGetProcAddress)>(cuda_, "cuGetProcAddress");
+  auto* first = find<decltype(::cuGetProcAddress)>(cuda, "cuGetProcAddress");
   void* address = nullptr;
   EXPECT_EQ(first("cuNoSuchThing", &address, 12000, 0), CUDA_ERROR_NOT_FOUND);
-  auto* table = find<decltype(::cuGetExportTable)>(cuda_, "cuGetExportTable");
-  const void* exported = &address;
+  const int version_marker = 0;
+  auto* table = find<decltype(::cuGetExportTable)>(cuda, "cuGetExportTable");
+  const void* exported = &version_marker;
   const CUuuid id = {};
   EXPECT_EQ(table(&exported, &id), CUDA_ERROR_NOT_FOUND);
 }
 
 TEST_F(AbiTest, WhatIsNotModelledSaysSo) {
-  EXPECT_EQ(find<decltype(::cuStreamBeginCapture_v2)>(cuda_, "cuStreamBeginCapture_v2")(nullptr,
-                                                                                        CU_STREAM_CAPTURE_MODE_GLOBAL),
+  EXPECT_EQ(find<decltype(::cuStreamBeginCapture_v2)>(cuda, "cuStreamBeginCapture_v2")(nullptr,
+                                                                                       CU_STREAM_CAPTURE_MODE_GLOBAL),
             CUDA_ERROR_NOT_SUPPORTED);
   nvmlGpuInstance_t instance = nullptr;
   EXPECT_EQ(NVML(nvmlDeviceCreateGpuInstance)(card(0), 19, &instance), NVML_ERROR_NOT_SUPPORTED);
@@ -150,7 +150,7 @@ TEST_F(AbiTest, StructureVersionsAreChecked) {
 }
 
 TEST_F(AbiTest, ProcessesInAllLayouts) {
-  Process process(machine_->run_arguments({"alloc=100Mi", "hold"}), machine_->environment());
+  Process process(machine->run_arguments({"alloc=100Mi", "hold"}), machine->environment());
   ASSERT_NE(process.wait_line("alloc"), "");
   const auto pid = static_cast<unsigned int>(process.pid());
   unsigned int count = 0;
@@ -179,7 +179,7 @@ TEST_F(AbiTest, ProcessesInAllLayouts) {
 }
 
 TEST_F(AbiTest, UtilisationOfACardAndItsProcess) {
-  Process process(machine_->run_arguments({"launch-async=10ms*900", "hold"}), machine_->environment());
+  Process process(machine->run_arguments({"launch-async=10ms*900", "hold"}), machine->environment());
   ASSERT_NE(process.wait_line("launch-async"), "");
   nvmlUtilization_t load = {};
   nvmlProcessUtilizationSample_t samples[64];
@@ -207,13 +207,13 @@ TEST_F(AbiTest, EventsComeOnceAndWaitingEnds) {
       NVML_SUCCESS);
   EXPECT_EQ(NVML(nvmlDeviceRegisterEvents)(card(0), nvmlEventTypeClock, set), NVML_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(NVML(nvmlEventSetWait_v2)(set, &data, 1), NVML_ERROR_TIMEOUT);
-  machine_->nvsim({"fault", "--kind", "xid", "--card", "0", "--value", "63"});
+  machine->nvsim({"fault", "--kind", "xid", "--card", "0", "--value", "63"});
   EXPECT_EQ(NVML(nvmlEventSetWait_v2)(set, &data, 10'000), NVML_SUCCESS);
   EXPECT_EQ(data.device, card(0));
   EXPECT_EQ(data.eventType, nvmlEventTypeXidCriticalError);
   EXPECT_EQ(data.eventData, 63U);
   EXPECT_EQ(NVML(nvmlEventSetWait_v2)(set, &data, 1), NVML_ERROR_TIMEOUT);
-  machine_->nvsim({"fault", "--kind", "ecc", "--card", "0", "--value", "3"});
+  machine->nvsim({"fault", "--kind", "ecc", "--card", "0", "--value", "3"});
   EXPECT_EQ(NVML(nvmlEventSetWait_v2)(set, &data, 10'000), NVML_SUCCESS);
   EXPECT_EQ(data.eventType, nvmlEventTypeDoubleBitEccError);
   unsigned long long errors = 0;

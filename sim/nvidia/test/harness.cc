@@ -18,6 +18,7 @@ Process::Process(const std::vector<std::string>& arguments, const std::vector<st
     return;
   }
   std::vector<char*> pointers;
+  pointers.reserve(arguments.size() + 1);
   for (const std::string& argument : arguments) {
     pointers.push_back(const_cast<char*>(argument.c_str()));
   }

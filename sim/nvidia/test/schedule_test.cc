@@ -109,7 +109,7 @@ TEST_F(ScheduleTest, TwoProcessesTakeTurnsAndPayTheSwitch) {
     kernel(0, 0, 10 * kMs);
     kernel(1, 0, 300'000);
   }
-  const std::int64_t end = 60 * 1'000'000;
+  const std::int64_t end = 60 * kMs;
   advance(*card_, end);
   const std::int64_t first = card_->slots[0].busy_ns, second = card_->slots[1].busy_ns;
   EXPECT_NEAR(static_cast<double>(first), static_cast<double>(second), 2.0 * kMs);

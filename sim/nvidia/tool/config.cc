@@ -11,7 +11,7 @@
 namespace nvsim {
 namespace {
 
-const std::set<std::string> kModelFields = {"name",
+const std::set<std::string> model_fields = {"name",
                                             "architecture",
                                             "compute-capability",
                                             "sms",
@@ -38,8 +38,8 @@ const std::set<std::string> kModelFields = {"name",
                                             "slice",
                                             "switch-cost",
                                             "kernel"};
-const std::set<std::string> kCardOnlyFields = {"model", "count", "uuid",      "serial",      "minor",
-                                               "pci",   "numa",  "pcie-root", "pcie-switch", "cpus"};
+const std::set<std::string> card_only_fields = {"model", "count", "uuid",      "serial",      "minor",
+                                                "pci",   "numa",  "pcie-root", "pcie-switch", "cpus"};
 
 struct Place {
   std::int64_t root = 0, pcie_switch = 0;
@@ -81,11 +81,11 @@ std::string made_uuid(const std::string& identity, unsigned minor) {
 }
 
 std::uint32_t architecture_number(const Fields& fields) {
-  static const std::map<std::string, std::uint32_t> kNumbers = {{"volta", 5}, {"turing", 6}, {"ampere", 7},
-                                                                {"ada", 8},   {"hopper", 9}, {"blackwell", 10}};
+  static const std::map<std::string, std::uint32_t> numbers = {{"volta", 5}, {"turing", 6}, {"ampere", 7},
+                                                               {"ada", 8},   {"hopper", 9}, {"blackwell", 10}};
   const std::string name = fields.text("architecture", "hopper");
-  const auto found = kNumbers.find(name);
-  if (found == kNumbers.end()) {
+  const auto found = numbers.find(name);
+  if (found == numbers.end()) {
     fields.fail("architecture", "'" + name + "' is unknown; write volta, turing, ampere, ada, hopper or blackwell");
   }
   return found->second;
@@ -206,7 +206,7 @@ YAML::Node read_model(const Fields& fields, const std::string& folder) {
     fields.fail("model", "'" + name + "' is neither a ready-made model (" + model_names() + ") nor a file");
   }
   YAML::Node model = YAML::LoadFile(path);
-  Fields(model, path).only(kModelFields);
+  Fields(model, path).only(model_fields);
   return model;
 }
 
@@ -252,8 +252,8 @@ void read_place(const Fields& fields, Draft& draft, CardConfig& card) {
 
 void read_card(const YAML::Node& node, const std::string& where, Draft& draft) {
   const Fields own(node, where);
-  std::set<std::string> known = kModelFields;
-  known.insert(kCardOnlyFields.begin(), kCardOnlyFields.end());
+  std::set<std::string> known = model_fields;
+  known.insert(card_only_fields.begin(), card_only_fields.end());
   own.only(known);
   const Fields fields(node, where, read_model(own, draft.folder));
   const std::int64_t count = own.number("count", 1, 1, kMaxCards);

@@ -5,8 +5,8 @@
 
 namespace nvsim {
 
-Fields::Fields(YAML::Node node, std::string where, YAML::Node fallback)
-    : node_(std::move(node)), fallback_(std::move(fallback)), where_(std::move(where)) {
+Fields::Fields(const YAML::Node& node, std::string where, const YAML::Node& fallback)
+    : node_(node), fallback_(fallback), where_(std::move(where)) {
   if (!node_.IsNull() && !node_.IsMap()) {
     throw ConfigError{where_ + ": is not a mapping; write key: value pairs"};
   }

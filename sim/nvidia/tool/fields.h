@@ -18,7 +18,7 @@ struct ConfigError {
 class Fields {
  public:
   // `fallback` answers for what `node` does not have (a card's model).
-  Fields(YAML::Node node, std::string where, YAML::Node fallback = YAML::Node());
+  Fields(const YAML::Node& node, std::string where, const YAML::Node& fallback = YAML::Node());
 
   std::string text(const std::string& key, const std::string& otherwise) const;
   // Within [low, high].
