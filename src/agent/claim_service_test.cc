@@ -1,0 +1,121 @@
+#include "agent/claim_service.h"
+
+#include <gtest/gtest.h>
+
+namespace heddle::agent {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+NodeCards node() {
+  NodeCards result{"n1", {}, {}};
+  for (int64_t i = 0; i < 3; ++i) {
+    vendors::Card card;
+    card.vendor = "nvidia";
+    card.uuid = "GPU-" + std::to_string(i);
+    card.minor = i;
+    card.memory_bytes = 8192 * kMiB + 5;
+    result.cards.push_back(card);
+  }
+  result.cards[1].healthy = false;
+  result.foreign["GPU-2"] = "gpu.nvidia.com";
+  return result;
+}
+
+model::DeviceResult result(const std::string& request, const std::string& device) {
+  model::DeviceResult entry;
+  entry.request = request;
+  entry.driver = "accelerator.heddle.dev";
+  entry.pool = "n1/nvidia";
+  entry.device = device;
+  entry.share_id = "s";
+  entry.consumed_capacity["memory"] = Quantity::bytes(3000 * kMiB);
+  entry.consumed_capacity["cores"] = Quantity::from_int(30);
+  return entry;
+}
+
+model::ResourceClaim claim(std::vector<model::DeviceResult> results) {
+  model::ResourceClaim object;
+  object.meta.name_space = "ns";
+  object.meta.name = "c";
+  object.meta.uid = "uid";
+  object.allocation = model::Allocation{std::move(results), {}, {}, {}};
+  object.reserved_for.push_back({"", "pods", "p", "pod-uid"});
+  return object;
+}
+
+TEST(GrantOf, ReadsSharesAndWholeCards) {
+  model::DeviceResult whole = result("gpu/big", "gpu-0");
+  whole.consumed_capacity.clear();
+  model::DeviceResult other = result("nic", "eth0");
+  other.driver = "dra.net";
+  const auto grant = grant_of(claim({whole, other}), "uid", node(), false);
+  ASSERT_TRUE(grant) << grant.error().text();
+  ASSERT_EQ(grant->devices.size(), 1U) << "devices of other drivers are theirs";
+  EXPECT_EQ(grant->devices[0].request, "gpu") << "containers list the request, not its alternative";
+  EXPECT_TRUE(grant->devices[0].whole_card());
+  EXPECT_EQ(grant->devices[0].memory_bytes, 8192 * kMiB);
+  EXPECT_EQ(grant->pods, (std::vector<PodReference>{{"p", "pod-uid"}}));
+  model::DeviceResult qualified = result("gpu", "gpu-0");
+  qualified.consumed_capacity = {{"accelerator.heddle.dev/memory", Quantity::bytes(5 * kMiB)},
+                                 {"accelerator.heddle.dev/cores", Quantity::from_int(0)}};
+  const auto share = grant_of(claim({qualified}), "uid", node(), false);
+  ASSERT_TRUE(share);
+  EXPECT_EQ(share->devices[0].memory_bytes, 5 * kMiB);
+  EXPECT_EQ(share->devices[0].cores, 0);
+}
+
+TEST(GrantOf, RefusesWhatMayNotBeCarriedOutHere) {
+  model::ResourceClaim unallocated = claim({});
+  unallocated.allocation.reset();
+  model::ResourceClaim unreserved = claim({result("gpu", "gpu-0")});
+  unreserved.reserved_for.clear();
+  model::DeviceResult admin = result("gpu", "gpu-0");
+  admin.admin_access = true;
+  model::DeviceResult elsewhere = result("gpu", "gpu-0");
+  elsewhere.pool = "n2/nvidia";
+  model::DeviceResult nothing = result("gpu", "gpu-0");
+  nothing.consumed_capacity["memory"] = Quantity::from_int(0);
+  model::DeviceResult negative = result("gpu", "gpu-0");
+  negative.consumed_capacity["cores"] = Quantity::from_int(-1);
+  struct Case {
+    const char* name;
+    model::ResourceClaim claim;
+    std::string uid;
+    Code code;
+  };
+  const std::vector<Case> cases = {
+      {"replaced", claim({result("gpu", "gpu-0")}), "older-uid", Code::kConflict},
+      {"not allocated", unallocated, "uid", Code::kInvalidArgument},
+      {"not reserved", unreserved, "uid", Code::kInvalidArgument},
+      {"nothing of ours", claim({}), "uid", Code::kInvalidArgument},
+      {"admin access", claim({admin}), "uid", Code::kUnsupported},
+      {"another node's pool", claim({elsewhere}), "uid", Code::kNotFound},
+      {"no such card", claim({result("gpu", "gpu-9")}), "uid", Code::kNotFound},
+      {"unhealthy", claim({result("gpu", "gpu-1")}), "uid", Code::kUnavailable},
+      {"served by another driver", claim({result("gpu", "gpu-2")}), "uid", Code::kPermissionDenied},
+      {"no memory", claim({nothing}), "uid", Code::kInvalidArgument},
+      {"negative cores", claim({negative}), "uid", Code::kInvalidArgument}};
+  for (const Case& c : cases) {
+    const auto grant = grant_of(c.claim, c.uid, node(), false);
+    ASSERT_FALSE(grant) << c.name;
+    EXPECT_EQ(grant.error().code, c.code) << c.name << ": " << grant.error().text();
+  }
+  // What runs already keeps running: a repeated Prepare of a prepared claim looks neither at health nor at owners.
+  EXPECT_TRUE(grant_of(claim({result("gpu", "gpu-1")}), "uid", node(), true));
+  EXPECT_TRUE(grant_of(claim({result("gpu", "gpu-2")}), "uid", node(), true));
+}
+
+TEST(AnswerOf, NamesEachCdiDeviceOnce) {
+  const auto grant =
+      grant_of(claim({result("a", "gpu-0"), result("a", "gpu-0"), result("b", "gpu-0")}), "uid", node(), false);
+  ASSERT_TRUE(grant);
+  const auto answer = answer_of(*grant);
+  ASSERT_EQ(answer.size(), 3U);
+  EXPECT_EQ(answer[0].cdi_ids, std::vector<std::string>{"heddle.dev/claim=uid-a"});
+  EXPECT_TRUE(answer[1].cdi_ids.empty());
+  EXPECT_EQ(answer[2].cdi_ids, std::vector<std::string>{"heddle.dev/claim=uid-b"});
+}
+
+}  // namespace
+}  // namespace heddle::agent
