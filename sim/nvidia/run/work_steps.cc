@@ -45,7 +45,7 @@ CUresult launch_graph(Session& session, CUfunction function, std::int64_t count)
     previous = node;
   }
   if (code == CUDA_SUCCESS) {
-    code = cuda.cuGraphInstantiate(&executable, graph, 0);
+    code = cuda.cuGraphInstantiateWithFlags(&executable, graph, 0);
   }
   if (code == CUDA_SUCCESS) {
     code = cuda.cuGraphLaunch(executable, nullptr);
