@@ -35,6 +35,7 @@ struct Dispatch {
   int operator()(const ExplainArgs& args) const { return explain(args, context); }
   int operator()(const CancelArgs& args) const { return cancel(args, context); }
   int operator()(const DownArgs& args) const { return down(args, context); }
+  int operator()(const UninstallArgs& args) const { return uninstall(args, context); }
   int operator()(const TranslateArgs& args) const { return translate(args); }
   int operator()(const VersionArgs&) const { return version(); }
   int operator()(const VendorWorkerArgs& args) const { return vendor_worker(args); }

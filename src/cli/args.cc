@@ -22,6 +22,7 @@ struct Raw {
   ExplainArgs explain;
   CancelArgs cancel;
   DownArgs down;
+  UninstallArgs uninstall;
   TranslateArgs translate;
   VendorWorkerArgs worker;
   std::string memory;
@@ -129,6 +130,18 @@ CLI::App* add_down(CLI::App& app, Raw& raw) {
   return verb;
 }
 
+CLI::App* add_uninstall(CLI::App& app, Raw& raw) {
+  auto* verb = app.add_subcommand("uninstall", "Free a cluster of everything that only Heddle would clear");
+  verb->add_flag("--plan", raw.uninstall.plan, "Only list what would be cleared: webhooks, gates, claims, slices");
+  verb->add_flag("--yes", raw.uninstall.yes, "Clear it");
+  verb->add_option("--kubeconfig", raw.uninstall.kubeconfig,
+                   "How to reach the cluster (default: $KUBECONFIG, else ~/.kube/config)");
+  verb->footer(
+      "Example:\n  heddle uninstall --plan\n  heddle uninstall --yes && helm uninstall heddle --namespace "
+      "heddle-system");
+  return verb;
+}
+
 CLI::App* add_translate(CLI::App& app, Raw& raw) {
   auto* verb = app.add_subcommand("translate", "Show what Heddle's webhook makes of a workload, without a cluster");
   verb->add_option("-f,--file", raw.translate.file, "Pod, Deployment, Job, ... in YAML or JSON; - is standard input")
@@ -198,6 +211,13 @@ std::variant<Args, Message> finish_run(Raw& raw, std::vector<std::string> comman
   return Args(raw.run);
 }
 
+std::variant<Args, Message> finish_uninstall(const Raw& raw) {
+  if (raw.uninstall.plan == raw.uninstall.yes) {
+    return usage_error("uninstall: write --plan to see what would be cleared, or --yes to clear it");
+  }
+  return Args(raw.uninstall);
+}
+
 }  // namespace
 
 Result<int64_t> parse_duration(const std::string& text) {
@@ -218,6 +238,12 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   std::vector<std::string> own(words.begin(), mark);
   std::vector<std::string> command(mark == words.end() ? mark : mark + 1, words.end());
 
+  // `heddle help VERB` is `heddle VERB --help`.
+  if (!own.empty() && own.front() == "help") {
+    own.erase(own.begin());
+    own.emplace_back("--help");
+  }
+
   Raw raw;
   CLI::App app("Heddle shares accelerators: who gets which piece of which card, and nobody takes more.", "heddle");
   app.require_subcommand(1);
@@ -230,6 +256,7 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   const auto* explain = add_explain(app, raw);
   const auto* cancel = add_cancel(app, raw);
   const auto* down = add_down(app, raw);
+  const auto* uninstall = add_uninstall(app, raw);
   const auto* translate = add_translate(app, raw);
   const auto* version = app.add_subcommand("version", "Print the version");
   const auto* worker = add_vendor_worker(app, raw);
@@ -262,6 +289,7 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   if (*explain) return Args(raw.explain);
   if (*cancel) return Args(raw.cancel);
   if (*down) return Args(raw.down);
+  if (*uninstall) return finish_uninstall(raw);
   if (*translate) return Args(raw.translate);
   if (*worker) return Args(raw.worker);
   static_cast<void>(version);

@@ -51,6 +51,12 @@ struct DownArgs {
   bool kill = false;
 };
 
+struct UninstallArgs {
+  std::string kubeconfig;
+  bool plan = false;
+  bool yes = false;
+};
+
 struct TranslateArgs {
   std::string file;
 };
@@ -62,8 +68,8 @@ struct VendorWorkerArgs {
   std::string driver_root;
 };
 
-using Args = std::variant<UpArgs, RunArgs, PsArgs, ExplainArgs, CancelArgs, DownArgs, TranslateArgs, VersionArgs,
-                          VendorWorkerArgs>;
+using Args = std::variant<UpArgs, RunArgs, PsArgs, ExplainArgs, CancelArgs, DownArgs, UninstallArgs, TranslateArgs,
+                          VersionArgs, VendorWorkerArgs>;
 
 // Text to print instead of doing something: help (exit 0), or what is wrong with the command line (exit 1).
 struct Message {

@@ -68,6 +68,8 @@ TEST(Args, WrongLinesNameTheFlagAndTheFix) {
       {{"explain"}, "what"},
       {{"cancel"}, "job"},
       {{"translate"}, "--file"},
+      {{"uninstall"}, "--plan"},
+      {{"uninstall", "--plan", "--yes"}, "--plan"},
   };
   for (const auto& c : cases) {
     const auto message = refused(c.words);
@@ -77,13 +79,15 @@ TEST(Args, WrongLinesNameTheFlagAndTheFix) {
 }
 
 TEST(Args, EveryVerbHasHelpWithAnExample) {
-  for (const char* verb : {"up", "run", "ps", "explain", "cancel", "down", "translate"}) {
+  for (const char* verb : {"up", "run", "ps", "explain", "cancel", "down", "uninstall", "translate"}) {
     const auto help = refused({verb, "--help"});
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_THAT(help.text, HasSubstr("Example")) << verb;
     EXPECT_THAT(help.text, HasSubstr(std::string("heddle ") + verb)) << verb;
     EXPECT_THAT(help.text, testing::Not(HasSubstr("crash"))) << "for tests only";
   }
+  EXPECT_EQ(refused({"help", "run"}).text, refused({"run", "--help"}).text);
+  EXPECT_EQ(refused({"help"}).exit_code, 0);
   EXPECT_THAT(refused({"--help"}).text, testing::Not(HasSubstr("vendor-worker")));
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "base/file.h"
 #include "cli/verbs.h"
 
 namespace heddle::cli {
@@ -9,6 +10,24 @@ namespace heddle::cli {
 int report(const Error& error) {
   fmt::print(stderr, "heddle: {}\n", error.text());
   return error.code == Code::kInvalidArgument ? kUsage : kError;
+}
+
+namespace {
+
+std::string users_kubeconfig(const Context& context) {
+  if (!context.kubeconfig.empty()) return context.kubeconfig;
+  const std::string path = context.surroundings.home + "/.kube/config";
+  return file_exists(path) ? path : std::string();
+}
+
+}  // namespace
+
+Result<kube::Config> cluster_config(const std::string& flag, const Context& context) {
+  return kube::default_config(flag.empty() ? users_kubeconfig(context) : flag);
+}
+
+bool knows_cluster(const Context& context) {
+  return !users_kubeconfig(context).empty();
 }
 
 Result<std::string> find_socket(const std::string& state_dir, const Context& context) {

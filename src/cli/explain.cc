@@ -12,12 +12,9 @@ int explain(const ExplainArgs& args, const Context& context) {
   if (!socket) return report(socket.error());
   const auto job = standalone::Client(*socket).job_json(args.what);
   if (!job) {
-    const int code = report(job.error());
-    if (job.error().code == Code::kNotFound) {
-      fmt::print(stderr, "heddle: for a pod of a cluster, add its namespace: heddle explain -n NAMESPACE {}\n",
-                 args.what);
-    }
-    return code;
+    // No Heddle here, or no such job: on a machine that talks to a cluster, a pod is meant.
+    if (job.error().code == Code::kNotFound && knows_cluster(context)) return explain_pod(args, context);
+    return report(job.error());
   }
   if (args.output == Output::kJson) {
     fmt::print("{}\n", *job);

@@ -5,11 +5,9 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "cli/verbs.h"
 #include "kube/client.h"
-#include "kube/config.h"
 
 namespace heddle::cli {
 namespace {
@@ -107,18 +105,10 @@ Result<std::string> events_text(kube::Client& client, const Json& pod, const std
   return out;
 }
 
-Result<kube::Config> cluster_config(const ExplainArgs& args, const Context& context) {
-  std::string path = args.kubeconfig.empty() ? context.kubeconfig : args.kubeconfig;
-  if (path.empty() && file_exists(context.surroundings.home + "/.kube/config")) {
-    path = context.surroundings.home + "/.kube/config";
-  }
-  return kube::default_config(path);
-}
-
 Result<int> explain_in_cluster(const ExplainArgs& args, const Context& context) {
   const SystemClock clock;
   const Logger log("heddle", LogLevel::kError, clock);
-  HEDDLE_TRY(const auto config, cluster_config(args, context));
+  HEDDLE_TRY(const auto config, cluster_config(args.kubeconfig, context));
   const std::string name_space = args.name_space.empty() ? config.name_space : args.name_space;
   HEDDLE_TRY(const auto client, kube::Client::create(config, {}, clock, log));
   HEDDLE_TRY(const auto pod, get(*client, fmt::format("/api/v1/namespaces/{}/pods/{}", name_space, args.what)));

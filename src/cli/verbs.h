@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/args.h"
+#include "kube/config.h"
 #include "standalone/state_dir.h"
 
 namespace heddle::cli {
@@ -21,6 +22,7 @@ int ps(const PsArgs& args, const Context& context);
 int explain(const ExplainArgs& args, const Context& context);
 int cancel(const CancelArgs& args, const Context& context);
 int down(const DownArgs& args, const Context& context);
+int uninstall(const UninstallArgs& args, const Context& context);
 int translate(const TranslateArgs& args);
 int version();
 int vendor_worker(const VendorWorkerArgs& args);
@@ -34,6 +36,10 @@ inline constexpr int kError = 3;
 
 // Prints "heddle: text" on standard error; returns kUsage for kInvalidArgument, else kError.
 int report(const Error& error);
+// How to reach the cluster: the flag, KUBECONFIG, ~/.kube/config, or from inside a pod.
+Result<kube::Config> cluster_config(const std::string& flag, const Context& context);
+// True when one of these is there.
+bool knows_cluster(const Context& context);
 // The socket of the Heddle that a verb talks to.
 Result<std::string> find_socket(const std::string& state_dir, const Context& context);
 
