@@ -175,6 +175,16 @@ Result<std::string> status_table(const std::string& status_json, Ended ended, in
     } else {
       out += "\n" + layout(job_rows(status), width) + waiting_lines(status, width);
     }
+    if (const auto trouble = status.value("trouble", std::string()); !trouble.empty()) {
+      out += "\nThe state of the cards is not known now: " + printable(trouble) + "\n";
+    }
+    for (const auto& stranger : status.value("strangers", Json::array())) {
+      const auto& memory = stranger.at("memoryBytes");
+      out += fmt::format("\nwarning: process {} ({}) on {}{}: {}\n", stranger.at("pid").get<int64_t>(),
+                         printable(stranger.at("command").get<std::string>()), stranger.at("card").get<std::string>(),
+                         memory.is_number_integer() ? ", " + mebibytes(memory.get<int64_t>()) : "",
+                         stranger.at("what").get<std::string>());
+    }
     if (ended == Ended::kShow && !status.at("ended").empty()) out += "\n" + layout(ended_rows(status), width);
     return out;
   } catch (const Json::exception&) {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "standalone/grants.h"
 #include "standalone/process.h"
 
 namespace heddle::standalone {
@@ -44,42 +45,6 @@ model::ResourceClaim claim_of(const Job& job, model::ClaimSpec spec) {
   return claim;
 }
 
-int64_t consumed(const model::DeviceResult& result, const std::string& capacity) {
-  const auto found = result.consumed_capacity.find(capacity);
-  return found == result.consumed_capacity.end() ? 0 : found->second.value().value_or(0);
-}
-
-bool is_whole(const JobRequest& request) {
-  return !request.memory_bytes && !request.memory_percent;
-}
-
-const vendors::Card* find_card(const Machine& machine, const model::DeviceResult& result) {
-  for (const auto& slice : machine.slices) {
-    for (const auto& device : slice.devices) {
-      if (slice.pool != result.pool || device.name != result.device) continue;
-      const auto* uuid = model::find_attribute(device, slice.driver, "uuid");
-      if (uuid == nullptr || !std::holds_alternative<std::string>(*uuid)) return nullptr;
-      for (const auto& card : machine.cards) {
-        if (card.uuid == std::get<std::string>(*uuid)) return &card;
-      }
-    }
-  }
-  return nullptr;
-}
-
-std::vector<CardShare> card_shares(const Machine& machine, const Job& job) {
-  std::vector<CardShare> shares;
-  if (!job.allocation) return shares;
-  for (const auto& result : job.allocation->results) {
-    const auto* card = find_card(machine, result);
-    if (card == nullptr) continue;
-    const bool whole = is_whole(job.request);
-    shares.push_back({card->uuid, whole ? card->memory_bytes : consumed(result, "memory"),
-                      whole ? 100 : consumed(result, "cores"), whole});
-  }
-  return shares;
-}
-
 void send_signal(const ProcessId& process, int signal) {
   const UniqueFd fd = open_process(process);
   if (fd.valid()) syscall(SYS_pidfd_send_signal, fd.get(), signal, nullptr, 0);
@@ -96,7 +61,8 @@ Daemon::Daemon(DaemonOptions options, std::unique_ptr<Ledger> ledger, Machine ma
       log_(log),
       started_(clock.now()),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      random_(1) {}
+      random_(1),
+      supervisor_(agent::SupervisorOptions(), supervisor_ports()) {}
 
 Daemon::~Daemon() = default;
 
@@ -420,27 +386,10 @@ Result<View> Daemon::view() {
   view.started = started_;
   for (const auto& job : jobs_) view.jobs.push_back(job_view(job));
   HEDDLE_TRY(view.ended, ledger_->ended(options_.keep_ended));
+  view.strangers = strangers_;
+  view.trouble = trouble_;
   for (const auto& slice : machine_.slices) {
-    for (const auto& device : slice.devices) {
-      CardView card;
-      card.name = device.name;
-      model::DeviceResult here;
-      here.pool = slice.pool;
-      here.device = device.name;
-      if (const auto* found = find_card(machine_, here); found != nullptr) card.card = *found;
-      if (const auto memory = device.capacity.find("memory"); memory != device.capacity.end()) {
-        card.memory_bytes = memory->second.value.value().value_or(0);
-      }
-      for (const auto& job : view.jobs) {
-        for (const auto& share : job.shares) {
-          if (share.card != device.name) continue;
-          card.granted_bytes += share.memory_bytes;
-          card.granted_cores += share.cores;
-          card.holders.push_back({job.job.id, share.memory_bytes, share.cores});
-        }
-      }
-      view.cards.push_back(std::move(card));
-    }
+    for (const auto& device : slice.devices) view.cards.push_back(card_view(slice, device, view.jobs));
   }
   return view;
 }

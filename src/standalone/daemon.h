@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "agent/supervise.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -64,7 +65,18 @@ struct CardView {
   int64_t memory_bytes = 0;  // that can be granted
   int64_t granted_bytes = 0;
   int64_t granted_cores = 0;
+  int64_t used_bytes = -1;           // by anybody, as the vendor counts; -1: not known
+  int64_t utilization_percent = -1;  // -1: not known
   std::vector<Holder> holders;
+};
+
+// A process on a card that no share covers, or that is far beyond its own.
+struct Stranger {
+  int64_t pid = 0;
+  std::string command;
+  std::string card;
+  int64_t memory_bytes = -1;  // -1: not known
+  std::string what;           // in words
 };
 
 struct View {
@@ -75,6 +87,8 @@ struct View {
   std::vector<CardView> cards;
   std::vector<JobView> jobs;  // live, oldest first
   std::vector<Job> ended;     // newest first
+  std::vector<Stranger> strangers;
+  std::string trouble;  // why the cards' state is not known now; empty: it is
 };
 
 // The request fits on no card here, or (kRefuse) not now.
@@ -116,6 +130,9 @@ class Daemon {
   Result<void> cancel(int64_t id, const std::string& why);
   Result<View> view();
 
+  // What the vendor says now: health decides what is granted next, processes without a share are reported.
+  void observe(const vendors::Snapshot& snapshot);
+
   // Nothing is accepted any more; run() returns when the last job has ended. With kIfIdle and live jobs: no change, and
   // their number.
   Result<std::optional<Unfinished>> shut_down(ShutDown how);
@@ -147,6 +164,10 @@ class Daemon {
   void wait_for_events();
   void wake();
   Job* live(int64_t id);
+  agent::SupervisorPorts supervisor_ports();
+  void supervise(const vendors::Snapshot& snapshot);
+  [[nodiscard]] CardView card_view(const model::ResourceSlice& slice, const model::Device& device,
+                                   const std::vector<JobView>& jobs) const;
   [[nodiscard]] JobView job_view(const Job& job) const;
   [[nodiscard]] std::string job_folder(int64_t id) const;
   [[nodiscard]] std::string guard_folder(const Job& job) const;
@@ -164,6 +185,11 @@ class Daemon {
   std::vector<Job> jobs_;  // live ones; a mirror of the ledger, changed only after it
   std::map<int64_t, Wait> waits_;
   std::map<int64_t, Ending> endings_;
+  std::vector<vendors::CardStatus> statuses_;
+  std::vector<Stranger> strangers_;
+  std::string trouble_;
+  std::map<int64_t, std::string> job_of_process_;  // of the look under way
+  agent::Supervisor supervisor_;
   bool shutting_down_ = false;
   std::atomic<bool> stopped_ = false;
 };

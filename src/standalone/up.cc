@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "kube/http_server.h"
 #include "standalone/api.h"
+#include "standalone/card_watch.h"
 #include "standalone/daemon.h"
 #include "standalone/guard_share.h"
 #include "standalone/ledger.h"
@@ -162,6 +163,7 @@ Result<void> serve(const UpOptions& options, const std::function<void(const Read
   bool ended_by_request = false;
   {
     const SignalThread signals(stop_signals, *daemon);
+    const CardWatch watch(report.machine.source, *daemon);
     log.info("serving", {{"socket", paths.socket}, {"page", report.page_url}, {"cards", report.machine.cards.size()}});
     ready(report);
     ended_by_request = daemon->run() == RunEnd::kShutDown;

@@ -68,6 +68,8 @@ Json card_view(const CardView& view, Origin origin) {
   out["memoryBytes"] = view.memory_bytes;
   out["grantedBytes"] = view.granted_bytes;
   out["grantedCores"] = view.granted_cores;
+  out["usedBytes"] = view.used_bytes < 0 ? Json(nullptr) : Json(view.used_bytes);
+  out["utilizationPercent"] = view.utilization_percent < 0 ? Json(nullptr) : Json(view.utilization_percent);
   out["holders"] = Json::array();
   for (const auto& holder : view.holders) {
     out["holders"].push_back({{"job", holder.job}, {"memoryBytes", holder.memory_bytes}, {"cores", holder.cores}});
@@ -92,6 +94,16 @@ std::string view_json(const View& view) {
   for (const auto& card : view.cards) out["cards"].push_back(card_view(card, view.origin));
   out["jobs"] = Json::array();
   for (const auto& job : view.jobs) out["jobs"].push_back(job_view(job));
+  out["strangers"] = Json::array();
+  for (const auto& stranger : view.strangers) {
+    out["strangers"].push_back(
+        {{"pid", stranger.pid},
+         {"command", stranger.command},
+         {"card", stranger.card},
+         {"memoryBytes", stranger.memory_bytes < 0 ? Json(nullptr) : Json(stranger.memory_bytes)},
+         {"what", stranger.what}});
+  }
+  out["trouble"] = view.trouble;
   out["ended"] = Json::array();
   for (const auto& job : view.ended) out["ended"].push_back(job_json(job));
   return dump(out);

@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from harness import HEDDLE, NVSIM_RUN, Standalone, alive, children, eventually
+from harness import BUILD, HEDDLE, NVSIM, NVSIM_RUN, Standalone, alive, children, eventually
 
 
 @pytest.fixture
@@ -354,3 +354,38 @@ def test_another_user_may_not_touch_what_is_not_theirs():
         assert heddle.job("roots")["state"] == "running"
     finally:
         heddle.close()
+
+
+def test_a_sick_card_gets_no_new_work():
+    heddle = Standalone("h100x2")
+    try:
+        heddle.up()
+        root = os.path.join(heddle.folder, "simulation")
+        subprocess.run([NVSIM, "fault", "--root", root, "--card", "0", "--kind", "xid", "--value", "79"], check=True)
+        sick = eventually(lambda: next((c for c in heddle.status()["cards"] if not c["healthy"]), None), "a sick card")
+        assert sick["name"] == "gpu-0" and "79" in sick["healthMessage"]
+        assert "UNHEALTHY" in heddle.call("ps", check=0).stdout
+        for _ in range(2):
+            heddle.start("--memory", "30000Mi", "--", "sleep", "600")
+        eventually(lambda: [j["state"] for j in heddle.jobs().values()] == ["running"] * 2, "both to run")
+        assert {share["card"] for job in heddle.jobs().values() for share in job["shares"]} == {"gpu-1"}
+        heddle.start("--memory", "30000Mi", "--name", "third", "--", "true")
+        assert heddle.wait_state("third", "waiting")["reasons"]
+    finally:
+        heddle.close()
+
+
+def test_a_process_without_a_share_is_reported(heddle):
+    simulated = dict(os.environ, NVSIM_ROOT=os.path.join(heddle.folder, "simulation"),
+                     LD_LIBRARY_PATH=str(BUILD / "sim" / "nvidia" / "lib"))
+    heddle.start("--memory", "3000Mi", "--name", "granted", "--", NVSIM_RUN, "--alloc", "1000Mi", "--hold")
+    with subprocess.Popen([NVSIM_RUN, "--alloc", "700Mi", "--hold"], env=simulated, stdout=subprocess.DEVNULL) as outside:
+        try:
+            found = eventually(lambda: heddle.status()["strangers"], "the report")
+            assert [stranger["pid"] for stranger in found] == [outside.pid], "and nobody who has a share"
+            assert found[0]["card"] == "gpu-0" and found[0]["memoryBytes"] >= 700 << 20
+            assert f"process {outside.pid}" in heddle.call("ps", check=0).stdout
+        finally:
+            outside.kill()
+    eventually(lambda: not heddle.status()["strangers"], "the end of the report")
+    assert heddle.job("granted")["state"] == "running"

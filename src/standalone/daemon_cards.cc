@@ -1,0 +1,118 @@
+// The daemon's view of its cards: what the vendor says, and who is on them.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "standalone/daemon.h"
+#include "standalone/grants.h"
+#include "standalone/process.h"
+
+namespace heddle::standalone {
+namespace {
+
+const vendors::CardStatus* status_of(const std::vector<vendors::CardStatus>& statuses, const std::string& uuid) {
+  const auto found =
+      std::find_if(statuses.begin(), statuses.end(), [&](const auto& status) { return status.uuid == uuid; });
+  return found == statuses.end() ? nullptr : &*found;
+}
+
+std::string name_of(const Machine& machine, const std::string& uuid) {
+  for (const auto& slice : machine.slices) {
+    for (const auto& device : slice.devices) {
+      model::DeviceResult here;
+      here.pool = slice.pool;
+      here.device = device.name;
+      const auto* card = find_card(machine, here);
+      if (card != nullptr && card->uuid == uuid) return device.name;
+    }
+  }
+  return uuid;
+}
+
+}  // namespace
+
+agent::SupervisorPorts Daemon::supervisor_ports() {
+  agent::SupervisorPorts ports;
+  ports.identify = [this](int64_t pid) -> std::optional<agent::ProcessIdentity> {
+    auto process = agent::identify_process("/proc", pid);
+    if (!process) return process;
+    if (const auto found = job_of_process_.find(pid); found != job_of_process_.end()) process->owner = found->second;
+    return process;
+  };
+  // Standalone reports; whoever runs something here beside Heddle is the machine's own user.
+  ports.end = [](const agent::ProcessIdentity&) { return false; };
+  ports.report = [this](const agent::Finding& finding) {
+    log_.warning("a process is on a card without a share that covers it", {{"pid", finding.process.pid},
+                                                                           {"command", finding.process.command},
+                                                                           {"card", finding.card_uuid},
+                                                                           {"memory", finding.memory_bytes},
+                                                                           {"granted", finding.granted_bytes}});
+  };
+  return ports;
+}
+
+void Daemon::observe(const vendors::Snapshot& snapshot) {
+  const std::lock_guard lock(mutex_);
+  trouble_ = snapshot.current ? std::string() : snapshot.trouble;
+  statuses_ = snapshot.statuses;
+  // Unhealthy cards stay, with the taint that keeps new work off them; so do those that the driver does not report any
+  // more.
+  machine_.cards = snapshot.inventory.cards;
+  const auto slices = machine_slices(machine_.node, machine_.cards);
+  for (const auto& old : machine_.slices) {
+    const bool stays =
+        std::any_of(slices.begin(), slices.end(), [&](const auto& slice) { return slice.meta.name == old.meta.name; });
+    if (!stays) state_.remove_slice(old.meta.name);
+  }
+  machine_.slices = slices;
+  for (const auto& slice : machine_.slices) state_.upsert_slice(slice);
+  supervise(snapshot);
+}
+
+void Daemon::supervise(const vendors::Snapshot& snapshot) {
+  job_of_process_.clear();
+  std::vector<agent::Grant> grants;
+  for (const auto& job : jobs_) {
+    if (job.state != JobState::kRunning) continue;
+    for (const int64_t pid : descendants(job.runner.pid)) job_of_process_[pid] = job.uid;
+    for (const auto& share : card_shares(machine_, job)) {
+      grants.push_back({job.uid, share.uuid, share.memory_bytes, share.whole});
+    }
+  }
+  strangers_.clear();
+  for (const auto& finding : supervisor_.look(snapshot.statuses, grants).current) {
+    const bool beyond = finding.kind == agent::Finding::Kind::kBeyondGrant;
+    strangers_.push_back({finding.process.pid, finding.process.command, name_of(machine_, finding.card_uuid),
+                          finding.memory_bytes,
+                          beyond ? "it uses more than its share: the guard is not in it"
+                                 : "no share covers it; start it with `heddle run`"});
+  }
+}
+
+CardView Daemon::card_view(const model::ResourceSlice& slice, const model::Device& device,
+                           const std::vector<JobView>& jobs) const {
+  CardView card;
+  card.name = device.name;
+  model::DeviceResult here;
+  here.pool = slice.pool;
+  here.device = device.name;
+  if (const auto* found = find_card(machine_, here); found != nullptr) card.card = *found;
+  if (const auto memory = device.capacity.find("memory"); memory != device.capacity.end()) {
+    card.memory_bytes = memory->second.value.value().value_or(0);
+  }
+  if (const auto* status = status_of(statuses_, card.card.uuid); status != nullptr) {
+    card.used_bytes = status->memory_used_bytes;
+    card.utilization_percent = status->utilization_percent;
+  }
+  for (const auto& job : jobs) {
+    for (const auto& share : job.shares) {
+      if (share.card != device.name) continue;
+      card.granted_bytes += share.memory_bytes;
+      card.granted_cores += share.cores;
+      card.holders.push_back({job.job.id, share.memory_bytes, share.cores});
+    }
+  }
+  return card;
+}
+
+}  // namespace heddle::standalone
