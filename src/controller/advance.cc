@@ -271,7 +271,15 @@ void Reconciler::Impl::advance(PodRecord& record) {
     record.retell_at = 0;
     tell(record, Telling(record.telling));
   }
-  if (pod.finished() || pod.meta.deleting || !pod.node_name.empty()) return settle(record);
+  if (pod.finished() || pod.meta.deleting) return settle(record);
+  if (!pod.node_name.empty()) {
+    // kube-scheduler can be faster than our own answer about the gate: what was granted is still to be told.
+    const Wants granted = record.granted_node.empty() ? wants_of(record) : Wants{};
+    const bool whole =
+        std::all_of(granted.ours.begin(), granted.ours.end(), [](const Want& want) { return want.allocated(); });
+    if (!granted.blocked && !granted.ours.empty() && whole) grant(record, granted);
+    return settle(record);
+  }
   if (record.retry_at > clock.monotonic_nanos()) return;
   if (ask_again(record)) return;
   const Wants wants = wants_of(record);

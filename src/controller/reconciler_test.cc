@@ -368,6 +368,27 @@ TEST_F(ReconcilerTest, WaitingPodsAreNotToldTheSameAgain) {
   EXPECT_EQ(cluster.api.events.size(), before + 5);  // the five that were allocated
 }
 
+TEST_F(ReconcilerTest, APodThatIsBoundBeforeTheAnswerAboutItsGateIsStillTold) {
+  cluster.add_node("n1", 1);
+  cluster.create_pod("a", kCard);
+  cluster.start_controller();
+  cluster.run();
+  cluster.create_pod("b", kCard);
+  cluster.run();
+  EXPECT_EQ(cluster.condition("b")["status"], "False");
+  cluster.fault = [&](const Write& write, uint64_t) {
+    if (write.kind == WriteKind::kUngatePod) {
+      (void)cluster.api.execute(write.request);
+      cluster.schedule();
+    }
+    return Fault::kNone;
+  };
+  cluster.finish_pod("a");
+  cluster.run();
+  EXPECT_EQ(cluster.node_of("b"), "n1");
+  EXPECT_EQ(cluster.condition("b")["status"], "True");
+}
+
 TEST_F(ReconcilerTest, ALeaderThatResignsWritesNothingAndTheNextGoesOn) {
   cluster.add_node("n1", 1);
   cluster.create_pod("p", kCard);
