@@ -53,21 +53,28 @@ function(heddle_library name)
   add_library(heddle::${name} ALIAS heddle_${name})
 endfunction()
 
-# heddle_test(NAME SOURCES a_test.cc ... DEPS heddle::x ... [LABELS l ...]): a GoogleTest program, its cases known to ctest.
+# heddle_test(NAME SOURCES a_test.cc ... DEPS heddle::x ... [LABELS l ...] [TIMEOUT seconds] [ENVIRONMENT A=1 ...]): a GoogleTest
+# program. Its cases are known to ctest one by one; a program that needs an environment is one test (gtest_discover_tests
+# of CMake 3.25 cuts lists in properties).
 function(heddle_test name)
-  cmake_parse_arguments(A "" "" "SOURCES;DEPS;LABELS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(A "" "TIMEOUT" "SOURCES;DEPS;LABELS;ENVIRONMENT" ${ARGN})
   add_executable(${name} ${A_SOURCES})
   target_link_libraries(${name} PRIVATE heddle_flags ${A_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
   if(NOT A_LABELS)
     set(A_LABELS unit)
   endif()
-  set(properties LABELS "${A_LABELS}" TIMEOUT 300)
+  if(NOT A_TIMEOUT)
+    set(A_TIMEOUT 300)
+  endif()
   if(A_ENVIRONMENT)
-    list(APPEND properties ENVIRONMENT "${A_ENVIRONMENT}")
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT} ENVIRONMENT "${A_ENVIRONMENT}")
+    return()
   endif()
   include(GoogleTest)
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST PROPERTIES ${properties})
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST
+    PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT})
 endfunction()
 
 # heddle_program(NAME SOURCES main.cc DEPS ...): an executable in build/<preset>/bin.
