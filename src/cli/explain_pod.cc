@@ -23,9 +23,9 @@ std::string text_at(const Json& object, const char* pointer) {
 }
 
 const Json& list_at(const Json& object, const char* pointer) {
-  static const Json kNone = Json::array();
+  static const Json none = Json::array();
   const Json::json_pointer path(pointer);
-  return object.contains(path) && object.at(path).is_array() ? object.at(path) : kNone;
+  return object.contains(path) && object.at(path).is_array() ? object.at(path) : none;
 }
 
 Result<Json> get(kube::Client& client, const std::string& path) {

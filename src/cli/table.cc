@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -64,7 +65,7 @@ std::string mebibytes(int64_t bytes) {
 
 std::string bar(int64_t part, int64_t whole) {
   if (whole <= 0) return std::string(kBar, '?');
-  auto filled = static_cast<size_t>(static_cast<double>(part) / static_cast<double>(whole) * kBar + 0.5);
+  auto filled = static_cast<size_t>(std::lround(static_cast<double>(part) / static_cast<double>(whole) * kBar));
   if (part > 0) filled = std::max<size_t>(filled, 1);
   filled = std::min(filled, kBar);
   return "[" + std::string(filled, '#') + std::string(kBar - filled, '.') + "]";

@@ -22,12 +22,12 @@ constexpr const char* kRequestAnnotation = "heddle.dev/request";
 
 // Where the pod is in a workload.
 const std::map<std::string, std::string>& template_paths() {
-  static const std::map<std::string, std::string> kPaths = {
+  static const std::map<std::string, std::string> paths = {
       {"Deployment", "/spec/template"},  {"ReplicaSet", "/spec/template"},
       {"StatefulSet", "/spec/template"}, {"DaemonSet", "/spec/template"},
       {"Job", "/spec/template"},         {"ReplicationController", "/spec/template"},
       {"PodTemplate", "/template"},      {"CronJob", "/spec/jobTemplate/spec/template"}};
-  return kPaths;
+  return paths;
 }
 
 std::string text_at(const Json& object, const char* pointer) {
@@ -47,8 +47,10 @@ struct Builder {
 };
 
 void collect(Builder& builder, const std::string& label, const dialects::Translation& translation) {
-  for (const auto& text : translation.explanations) builder.out.explanations.push_back(label + ": " + text);
-  for (const auto& text : translation.warnings) builder.out.explanations.push_back(label + ": warning: " + text);
+  for (const auto& text : translation.explanations)
+    builder.out.explanations.push_back(fmt::format("{}: {}", label, text));
+  for (const auto& text : translation.warnings)
+    builder.out.explanations.push_back(fmt::format("{}: warning: {}", label, text));
   for (const auto& refusal : translation.refusals) {
     builder.out.refusals.push_back(fmt::format("{}: {}: {}", label, refusal.field, refusal.message));
   }

@@ -30,7 +30,7 @@ Json scalar(const YAML::Node& node) {
   for (const char* no : {"false", "False", "FALSE"}) {
     if (text == no) return false;
   }
-  const auto number = Json::parse(text, nullptr, false);
+  auto number = Json::parse(text, nullptr, false);
   if (number.is_number()) return number;
   return text;
 }

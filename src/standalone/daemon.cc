@@ -363,8 +363,8 @@ Result<void> Daemon::reap_running(Job& job) {
 }
 
 Result<void> Daemon::reap() {
-  std::vector<int64_t> ids;
-  for (const auto& job : jobs_) ids.push_back(job.id);
+  std::vector<int64_t> ids(jobs_.size());
+  std::transform(jobs_.begin(), jobs_.end(), ids.begin(), [](const Job& job) { return job.id; });
   for (const int64_t id : ids) {
     Job* job = live(id);
     if (job == nullptr) continue;
@@ -402,8 +402,8 @@ Result<std::optional<Unfinished>> Daemon::shut_down(ShutDown how) {
     return std::optional<Unfinished>(unfinished);
   }
   shutting_down_ = true;
-  std::vector<int64_t> ids;
-  for (const auto& job : jobs_) ids.push_back(job.id);
+  std::vector<int64_t> ids(jobs_.size());
+  std::transform(jobs_.begin(), jobs_.end(), ids.begin(), [](const Job& job) { return job.id; });
   for (const int64_t id : ids) {
     Job& job = *live(id);
     if (job.state == JobState::kRunning) {

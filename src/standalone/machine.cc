@@ -53,6 +53,7 @@ Result<void> run_tool(const std::vector<std::string>& command) {
   const UniqueFd out(ends[0]);
   UniqueFd in(ends[1]);
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (const auto& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   posix_spawn_file_actions_t actions;
@@ -89,7 +90,7 @@ Result<std::string> wanted_yaml(const std::string& simulate) {
 // machine.
 Result<std::string> prepare_simulation(const MachineOptions& options, const Simulator& simulator, Remake remake) {
   HEDDLE_TRY(const std::string yaml, wanted_yaml(options.simulate));
-  const std::string root = options.state_dir + "/simulation";
+  std::string root = options.state_dir + "/simulation";
   const std::string description = root + "/cards.yaml";
   const std::string mark = root + "/made";
   HEDDLE_TRY(const ProcessId self, identify(getpid()));

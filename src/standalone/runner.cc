@@ -94,6 +94,7 @@ Result<Pipe> make_pipe() {
     }
   }
   std::vector<char*> arguments;
+  arguments.reserve(plan.command.size() + 1);
   for (const auto& word : plan.command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   execvp(arguments[0], arguments.data());

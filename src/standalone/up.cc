@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <memory>
 #include <thread>
@@ -28,6 +29,7 @@ namespace heddle::standalone {
 namespace {
 
 constexpr std::string_view kMachineSetting = "machine";
+constexpr int kWake = SIGUSR1;  // between threads
 
 Ledger::WriteHook crash_hook(int64_t at) {
   if (at <= 0) return {};
@@ -106,21 +108,23 @@ Result<Server> start_page(Daemon& daemon, const UpOptions& options, const Logger
 class SignalThread {
  public:
   SignalThread(const sigset_t& set, Daemon& daemon)
-      : thread_([set, &daemon] {
+      : thread_([this, set, &daemon] {
           int signal = 0;
-          while (sigwait(&set, &signal) != 0) {
+          while (sigwait(&set, &signal) != 0 || (signal == kWake && !ended_)) {
           }
           daemon.stop();
         }) {}
   ~SignalThread() {
     // Wakes the thread when the daemon ended by itself.
-    pthread_kill(thread_.native_handle(), SIGTERM);
+    ended_ = true;
+    pthread_kill(thread_.native_handle(), kWake);
     thread_.join();
   }
   SignalThread(const SignalThread&) = delete;
   SignalThread& operator=(const SignalThread&) = delete;
 
  private:
+  std::atomic<bool> ended_ = false;
   std::thread thread_;
 };
 
@@ -129,6 +133,7 @@ sigset_t block_stop_signals() {
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
+  sigaddset(&set, kWake);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   return set;
 }
