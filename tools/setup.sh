@@ -11,6 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 build_packages=(
   # compilers and tools
   build-essential g++ cmake ninja-build ccache lld-19 git pkg-config python3 ca-certificates
+  python3-pip  # tools/fetch_headers.sh
   # libraries
   libfmt-dev libcli11-dev libyaml-cpp-dev libsimdjson-dev nlohmann-json3-dev libcurl4-openssl-dev libboost1.81-dev
   libssl-dev libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev prometheus-cpp-dev libexpected-dev
@@ -22,7 +23,7 @@ test_packages=(
   # lint, sanitizers, fuzzing
   clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev
   # tests in Python
-  python3-pip python3-venv python3-pytest python3-yaml
+  python3-venv python3-pytest python3-yaml
   # the real cluster
   busybox-static containernetworking-plugins iptables iproute2 jq curl
 )

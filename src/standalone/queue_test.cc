@@ -16,6 +16,7 @@ Job waiting(int64_t id, int64_t priority, int64_t submitted_second) {
 
 std::vector<int64_t> ids(const QueueOrder& order) {
   std::vector<int64_t> out;
+  out.reserve(order.jobs.size());
   for (const auto* job : order.jobs) out.push_back(job->id);
   return out;
 }
