@@ -26,6 +26,10 @@ struct Raw {
   TranslateArgs translate;
   VendorWorkerArgs worker;
   std::string memory;
+  std::string memory_percent;
+  std::string cores;
+  std::string count;
+  std::string priority;
   std::string timeout;
   std::string dashboard_port;
   std::string starvation;
@@ -33,6 +37,14 @@ struct Raw {
   bool no_wait = false;
   bool detach = false;
 };
+
+CLI::Validator one_of(const std::vector<std::string>& allowed) {
+  const auto check = [allowed](const std::string& value) {
+    const bool known = std::find(allowed.begin(), allowed.end(), value) != allowed.end();
+    return known ? std::string() : fmt::format("'{}' is not known: write {}", value, fmt::join(allowed, " or "));
+  };
+  return {check, ""};
+}
 
 void add_state_dir(CLI::App& verb, std::string& target) {
   verb.add_option("--state-dir", target,
@@ -53,13 +65,14 @@ CLI::App* add_up(CLI::App& app, Raw& raw) {
   verb->add_flag("--foreground", raw.up.foreground, "Stay in the foreground and log to standard error");
   verb->add_option("--dashboard-port", raw.dashboard_port,
                    "Port of the status page on localhost; 0: any free one; off: none (default: 7433)");
-  verb->add_option("--group", options.group,
-                   "Let the members of this group use this Heddle (default: its user and root)");
+  verb->add_option(
+      "--group", options.group,
+      "Let the members of this group use this Heddle, which root must have started (default: its user alone)");
   verb->add_option("--starve-after", raw.starvation,
                    "A job that has waited this long goes before all others, and nothing passes it (default: 10m)");
   verb->add_option("--crash-at-write", options.crash_at_write)->group("");
   verb->footer(
-      "Example:\n  heddle up --simulate h100x2 && heddle run --memory 8Gi --cores 30 -- nvidia-smi\n\n"
+      "Example:\n  heddle up --simulate h100x2 && heddle run --memory 8Gi --cores 30 -- env\n\n"
       "Commands go on when Heddle is stopped or killed; the next `heddle up` takes them up again.");
   return verb;
 }
@@ -68,17 +81,19 @@ CLI::App* add_run(CLI::App& app, Raw& raw) {
   auto* verb = app.add_subcommand("run", "Wait for a share of a card, then run a command inside it");
   auto& request = raw.run.request;
   verb->add_option("--memory", raw.memory, "Memory of the card, with a unit: 8Gi, 3000Mi (default: a whole card)");
-  verb->add_option("--memory-percent", request.memory_percent, "Memory in percent of the card's, 1 to 100");
+  verb->add_option("--memory-percent", raw.memory_percent, "Memory in percent of the card's, 1 to 100");
   verb->add_option(
-      "--cores", request.cores,
+      "--cores", raw.cores,
       "Compute of the card in percent: 0 is no cap and no guarantee, 100 is alone on the card (default: 0)");
-  verb->add_option("--count", request.count, "How many cards, each with the share above (default: 1)");
+  verb->add_option("--count", raw.count, "How many cards, each with the share above (default: 1)");
   verb->add_option("--model", request.model, "Only cards whose model contains this text: H100");
-  verb->add_option("--name", request.name, "A name to find the job by");
-  verb->add_option("--priority", request.priority, "Higher goes first, -1000 to 1000 (default: 0)");
+  verb->add_option("--name", request.name, "A name to find the job by: 1 to 64 characters, not a number");
+  verb->add_option("--priority", raw.priority, "Higher goes first, -1000 to 1000 (default: 0)");
   verb->add_flag("--no-wait", raw.no_wait, "Exit with 2 when there is no room now");
   verb->add_option("--timeout", raw.timeout, "Exit with 2 when there was no room for so long: 90s, 10m, 2h");
-  verb->add_flag("--detach", raw.detach, "Queue it, print its number, and go on without this terminal");
+  verb->add_flag(
+      "--detach", raw.detach,
+      "Queue it, print its number, and go on without this terminal; `heddle explain` names the file of its output");
   add_state_dir(*verb, raw.run.state_dir);
   verb->prefix_command();
   verb->footer(
@@ -92,7 +107,7 @@ CLI::App* add_run(CLI::App& app, Raw& raw) {
 
 CLI::App* add_ps(CLI::App& app, Raw& raw) {
   auto* verb = app.add_subcommand("ps", "Show who has what, and who waits for what");
-  verb->add_option("-o,--output", raw.output, "table or json")->check(CLI::IsMember({"table", "json"}));
+  verb->add_option("-o,--output", raw.output, "table or json")->check(one_of({"table", "json"}));
   verb->add_flag("-a,--all", raw.ps.all, "Jobs that have ended, too");
   verb->add_flag("-w,--watch", raw.ps.watch, "Show again each second until Ctrl-C");
   add_state_dir(*verb, raw.ps.state_dir);
@@ -102,13 +117,14 @@ CLI::App* add_ps(CLI::App& app, Raw& raw) {
 
 CLI::App* add_explain(CLI::App& app, Raw& raw) {
   auto* verb = app.add_subcommand("explain", "Say why a job (here) or a pod (on a cluster) waits or what it was given");
-  verb->add_option("what", raw.explain.what, "Number or name of a job of this machine, or name of a pod")->required();
+  verb->add_option("job-or-pod", raw.explain.what, "Number or name of a job of this machine, or name of a pod")
+      ->required();
   verb->add_option("-n,--namespace", raw.explain.name_space,
                    "Namespace of the pod; makes it a question to the cluster");
   verb->add_option("--kubeconfig", raw.explain.kubeconfig,
                    "How to reach the cluster (default: $KUBECONFIG, else ~/.kube/config)");
   verb->add_flag("--cluster", raw.explain.cluster, "Ask the cluster, in the namespace of the kubeconfig's context");
-  verb->add_option("-o,--output", raw.output, "table or json")->check(CLI::IsMember({"table", "json"}));
+  verb->add_option("-o,--output", raw.output, "table or json")->check(one_of({"table", "json"}));
   add_state_dir(*verb, raw.explain.state_dir);
   verb->footer("Examples:\n  heddle explain 7\n  heddle explain -n research trainer-0");
   return verb;
@@ -146,7 +162,7 @@ CLI::App* add_translate(CLI::App& app, Raw& raw) {
   auto* verb = app.add_subcommand("translate", "Show what Heddle's webhook makes of a workload, without a cluster");
   verb->add_option("-f,--file", raw.translate.file, "Pod, Deployment, Job, ... in YAML or JSON; - is standard input")
       ->required();
-  verb->add_option("-o,--output", raw.output, "json")->check(CLI::IsMember({"json"}));
+  verb->add_option("-o,--output", raw.output, "json")->check(one_of({"json"}));
   verb->footer(
       "Example:\n  heddle translate -f pod.yaml -o json\n\n"
       "On standard output: a v1 List of the workload and its claims; explanations on standard error. Exit 2 with the "
@@ -167,6 +183,32 @@ Message usage_error(const std::string& text) {
 
 Message usage_error(const Error& error, const std::string& flag) {
   return usage_error(error.field.empty() && !flag.empty() ? flag + ": " + error.message : error.text());
+}
+
+// The value of a flag that takes a whole number from `least` to `most`.
+Result<int64_t> whole_number(const std::string& text, const char* flag, int64_t least, int64_t most) {
+  int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  if (parsed.ec == std::errc() && parsed.ptr == end && value >= least && value <= most) return value;
+  return fail(Code::kInvalidArgument, fmt::format("'{}': write a whole number from {} to {}", text, least, most), flag);
+}
+
+Result<void> read_numbers(const Raw& raw, standalone::JobRequest& request) {
+  if (!raw.memory_percent.empty()) {
+    HEDDLE_TRY(request.memory_percent, whole_number(raw.memory_percent, "--memory-percent", 1, 100));
+  }
+  if (!raw.cores.empty()) {
+    HEDDLE_TRY(request.cores, whole_number(raw.cores, "--cores", 0, 100));
+  }
+  if (!raw.count.empty()) {
+    HEDDLE_TRY(request.count, whole_number(raw.count, "--count", 1, standalone::kMaxCount));
+  }
+  if (!raw.priority.empty()) {
+    HEDDLE_TRY(request.priority,
+               whole_number(raw.priority, "--priority", -standalone::kMaxPriority, standalone::kMaxPriority));
+  }
+  return {};
 }
 
 std::variant<Args, Message> finish_up(Raw& raw) {
@@ -200,6 +242,10 @@ std::variant<Args, Message> finish_run(Raw& raw, std::vector<std::string> comman
     if (!bytes) return usage_error(bytes.error(), "--memory");
     request.memory_bytes = *bytes;
   }
+  if (auto numbers = read_numbers(raw, request); !numbers) return usage_error(numbers.error(), "");
+  if (raw.no_wait && !raw.timeout.empty()) {
+    return usage_error("--timeout: --no-wait does not wait at all: keep one of the two");
+  }
   if (raw.no_wait) request.patience = standalone::Patience::kRefuse;
   if (raw.detach) request.lifetime = standalone::Lifetime::kDetached;
   if (!raw.timeout.empty()) {
@@ -216,6 +262,41 @@ std::variant<Args, Message> finish_uninstall(const Raw& raw) {
     return usage_error("uninstall: write --plan to see what would be cleared, or --yes to clear it");
   }
   return Args(raw.uninstall);
+}
+
+bool is_verb(const CLI::App& app, const std::string& word) {
+  const auto verbs = app.get_subcommands([&word](const CLI::App* verb) { return verb->get_name() == word; });
+  return !verbs.empty();
+}
+
+// What the parser holds against the line, in our words: the flag, and where to look.
+std::string complaint(const CLI::App& app, const CLI::ParseError& error, const std::string& verb) {
+  const std::string help = fmt::format("`heddle {} --help` shows how to write it", verb);
+  const std::string text = error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    const auto rest = app.remaining(true);
+    const std::string word = rest.empty() ? std::string() : rest.front();
+    if (word.starts_with('-')) {
+      return fmt::format("{}: unknown option '{}'; `heddle {} --help` lists them", verb, word, verb);
+    }
+    return fmt::format("{}: '{}' is a word too many; {}", verb, word, help);
+  }
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    return fmt::format("{}: {} is missing; {}", verb, text.substr(0, text.find(' ')), help);
+  }
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && text.ends_with(" missing")) {
+    return fmt::format("{}: the value is missing; {}", text.substr(0, text.find(':')), help);
+  }
+  return text;
+}
+
+// A variable that is not set makes `--memory "$MEMORY"` an empty value, which must not pass for "not given".
+std::optional<std::string> empty_value(const CLI::App& verb) {
+  for (const auto* option : verb.get_options()) {
+    const auto& values = option->results();
+    if (std::find(values.begin(), values.end(), "") != values.end()) return option->get_name();
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -243,6 +324,7 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
     own.erase(own.begin());
     own.emplace_back("--help");
   }
+  if (!own.empty() && own.front() == "--version") own.front() = "version";
 
   Raw raw;
   CLI::App app("Heddle shares accelerators: who gets which piece of which card, and nobody takes more.", "heddle");
@@ -260,15 +342,26 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   const auto* translate = add_translate(app, raw);
   const auto* version = app.add_subcommand("version", "Print the version");
   const auto* worker = add_vendor_worker(app, raw);
+  if (own.empty()) return usage_error("say what to do, as in `heddle ps`; `heddle help` lists all verbs");
+  const std::string verb = own.front();
+  if (!verb.starts_with('-') && !is_verb(app, verb)) {
+    return usage_error(fmt::format("unknown verb '{}'; `heddle help` lists all", verb));
+  }
   try {
     std::reverse(own.begin(), own.end());
     app.parse(own);
-  } catch (const CLI::ParseError& error) {
+  } catch (const CLI::Success& help) {
     std::ostringstream out;
-    std::ostringstream complaint;
-    const int code = app.exit(error, out, complaint);
-    if (code == 0) return Message{out.str(), 0};
-    return Message{"heddle: " + complaint.str(), 1};
+    app.exit(help, out, out);
+    return Message{out.str(), 0};
+  } catch (const CLI::ParseError& error) {
+    if (verb.starts_with('-')) {
+      return usage_error(fmt::format("unknown option '{}'; `heddle help` lists all verbs", verb));
+    }
+    return usage_error(complaint(app, error, verb));
+  }
+  if (const auto flag = empty_value(*app.get_subcommands().front()); flag) {
+    return usage_error(fmt::format("{}: the value is empty", *flag));
   }
   if (*run) {
     // Without "--", the command begins at the first word that is no option of ours.

@@ -48,26 +48,43 @@ TEST(Args, WrongLinesNameTheFlagAndTheFix) {
     const char* text;
   };
   const std::vector<Case> cases = {
-      {{}, "subcommand"},
-      {{"runn"}, "required"},
+      {{}, "`heddle help` lists all verbs"},
+      {{"runn"}, "unknown verb 'runn'"},
+      {{"help", "runn"}, "unknown verb 'runn'"},
+      {{"--bogus"}, "unknown option '--bogus'"},
+      {{"--", "true"}, "`heddle help`"},
+      {{"up", "--bogus"}, "up: unknown option '--bogus'; `heddle up --help`"},
+      {{"up", "now"}, "up: 'now' is a word too many"},
+      {{"up", "--simulate"}, "--simulate: the value is missing; `heddle up --help`"},
+      {{"up", "--simulate", ""}, "--simulate: the value is empty"},
+      {{"run", "--memory", "", "--", "true"}, "--memory: the value is empty"},
+      {{"run", "--cores", "", "--memory", "1Gi", "--", "true"}, "--cores: the value is empty"},
+      {{"explain", ""}, "job-or-pod: the value is empty"},
       {{"run"}, "no command"},
       {{"run", "--memory", "8Gi"}, "behind --"},
       {{"run", "--memroy", "8Gi", "--", "true"}, "unknown option '--memroy'"},
       {{"run", "--memory", "16", "--", "true"}, "--memory: '16' has no unit: write 16Gi or 16Mi"},
       {{"run", "--memory", "8GB", "--", "true"}, "--memory: '8GB' is not an amount"},
-      {{"run", "--cores", "150", "--memory", "1Gi", "--", "true"}, "--cores: 150"},
-      {{"run", "--cores", "many", "--memory", "1Gi", "--", "true"}, "--cores"},
-      {{"run", "--cores", "99999999999999999999", "--memory", "1Gi", "--", "true"}, "--cores"},
-      {{"run", "--memory-percent", "0", "--", "true"}, "--memory-percent: 0"},
-      {{"run", "--count", "0", "--", "true"}, "--count: 0 cards"},
+      {{"run", "--cores", "150", "--memory", "1Gi", "--", "true"},
+       "--cores: '150': write a whole number from 0 to 100"},
+      {{"run", "--cores", "many", "--memory", "1Gi", "--", "true"}, "--cores: 'many': write"},
+      {{"run", "--cores", "30%", "--memory", "1Gi", "--", "true"}, "--cores: '30%': write"},
+      {{"run", "--cores", "99999999999999999999", "--memory", "1Gi", "--", "true"}, "--cores: '99999999999999999999'"},
+      {{"run", "--memory-percent", "0", "--", "true"}, "--memory-percent: '0': write a whole number from 1 to 100"},
+      {{"run", "--count", "0", "--", "true"}, "--count: '0': write a whole number from 1 to 32"},
+      {{"run", "--priority", "-1001", "--", "true"}, "--priority: '-1001': write a whole number from -1000 to 1000"},
+      {{"run", "--name", "7", "--", "true"}, "--name: '7' is a number"},
+      {{"run", "--name", "a\nb", "--", "true"}, "--name: a control character"},
+      {{"run", "--name", std::string(65, 'x'), "--", "true"}, "--name: 65 characters"},
+      {{"run", "--no-wait", "--timeout", "5s", "--", "true"}, "--timeout"},
       {{"run", "--timeout", "10", "--", "true"}, "--timeout: '10' is not a duration"},
-      {{"ps", "-o", "xml"}, "xml"},
+      {{"ps", "-o", "xml"}, "--output: 'xml' is not known: write table or json"},
       {{"ps", "--", "true"}, "only `heddle run`"},
       {{"up", "--dashboard-port", "99999"}, "--dashboard-port"},
       {{"up", "--starve-after", "-1s"}, "--starve-after"},
-      {{"explain"}, "what"},
-      {{"cancel"}, "job"},
-      {{"translate"}, "--file"},
+      {{"explain"}, "explain: job-or-pod is missing; `heddle explain --help`"},
+      {{"cancel"}, "cancel: job is missing"},
+      {{"translate"}, "translate: --file is missing"},
       {{"uninstall"}, "--plan"},
       {{"uninstall", "--plan", "--yes"}, "--plan"},
   };
@@ -75,6 +92,7 @@ TEST(Args, WrongLinesNameTheFlagAndTheFix) {
     const auto message = refused(c.words);
     EXPECT_EQ(message.exit_code, 1) << testing::PrintToString(c.words);
     EXPECT_THAT(message.text, HasSubstr(c.text)) << testing::PrintToString(c.words);
+    EXPECT_EQ(std::count(message.text.begin(), message.text.end(), '\n'), 1) << message.text;
   }
 }
 
@@ -89,6 +107,20 @@ TEST(Args, EveryVerbHasHelpWithAnExample) {
   EXPECT_EQ(refused({"help", "run"}).text, refused({"run", "--help"}).text);
   EXPECT_EQ(refused({"help"}).exit_code, 0);
   EXPECT_THAT(refused({"--help"}).text, testing::Not(HasSubstr("vendor-worker")));
+}
+
+TEST(Args, NumbersAndNamesArriveAsWritten) {
+  const auto args = parsed<RunArgs>({"run", "--memory-percent", "50", "--cores", "0", "--count", "2", "--priority",
+                                     "-5", "--name", "日本 1", "--", "true"});
+  EXPECT_EQ(args.request.memory_percent, 50);
+  EXPECT_EQ(args.request.cores, 0);
+  EXPECT_EQ(args.request.count, 2);
+  EXPECT_EQ(args.request.priority, -5);
+  EXPECT_EQ(args.request.name, "日本 1");
+  const auto plain = parsed<RunArgs>({"run", "true"});
+  EXPECT_FALSE(plain.request.cores);
+  EXPECT_EQ(plain.request.count, 1);
+  parsed<VersionArgs>({"--version"});
 }
 
 TEST(Args, UpKeepsItsChoices) {

@@ -16,8 +16,6 @@ namespace {
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 constexpr int64_t kMoreThanAnyCard = int64_t{1} << 50;
-constexpr int64_t kMaxCount = 32;  // results of one claim
-constexpr int64_t kMaxPriority = 1000;
 
 constexpr std::array<std::pair<JobState, std::string_view>, 4> kStates = {{{JobState::kWaiting, "waiting"},
                                                                            {JobState::kGranted, "granted"},
@@ -78,6 +76,24 @@ std::set<std::string> matching_models(const std::vector<vendors::Card>& cards, s
   return found;
 }
 
+// A name is shown in tables and is what a job is found by, as its number is.
+Result<void> check_name(const std::string& name) {
+  if (name.empty()) return {};
+  const auto is = [&name](auto test) { return std::all_of(name.begin(), name.end(), test); };
+  if (is([](unsigned char c) { return std::isdigit(c) != 0; })) {
+    return fail(Code::kInvalidArgument, fmt::format("'{}' is a number, and so are jobs: add a letter", name), "--name");
+  }
+  if (!is([](unsigned char c) { return c >= 0x20 && c != 0x7F; })) {
+    return fail(Code::kInvalidArgument, "a control character (a line break, a tab, an escape): leave it out", "--name");
+  }
+  // Bytes that do not continue a UTF-8 sequence.
+  const auto length = std::count_if(name.begin(), name.end(), [](char c) { return (c & 0xC0) != 0x80; });
+  if (length > kMaxName) {
+    return fail(Code::kInvalidArgument, fmt::format("{} characters: write at most {}", length, kMaxName), "--name");
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string_view state_name(JobState state) {
@@ -132,7 +148,6 @@ Result<JobRequest> parse_request(std::string_view json) {
   };
   if (is_set("detached")) request.lifetime = Lifetime::kDetached;
   if (is_set("noWait")) request.patience = Patience::kRefuse;
-  HEDDLE_CHECK_OK(check_request(request));
   return request;
 }
 
@@ -140,6 +155,7 @@ Result<void> check_request(const JobRequest& request) {
   if (request.command.empty() || request.command.front().empty()) {
     return fail(Code::kInvalidArgument, "no command: write it behind --, as in: heddle run --memory 8Gi -- ./train");
   }
+  HEDDLE_CHECK_OK(check_name(request.name));
   if (request.count < 1 || request.count > kMaxCount) {
     return fail(Code::kInvalidArgument, fmt::format("{} cards: write 1 to {}", request.count, kMaxCount), "--count");
   }
@@ -184,7 +200,7 @@ Result<int64_t> parse_memory(std::string_view text) {
   if (!quantity) {
     return fail(
         Code::kInvalidArgument,
-        fmt::format("'{}' is not an amount of memory: write a number with a unit, such as 8Gi, 3000Mi or 24G", text));
+        fmt::format("'{}' is not an amount of memory: write a number with a unit, such as 8Gi or 3000Mi", text));
   }
   const bool has_unit = std::any_of(text.begin(), text.end(), [](unsigned char c) { return std::isalpha(c) != 0; });
   const auto bytes = quantity->value();

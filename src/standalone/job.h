@@ -81,10 +81,15 @@ struct Job {
 std::string_view state_name(JobState state);
 Result<JobState> parse_state(std::string_view text);
 
-// The request as JSON, for the API and the ledger. parse_request checks everything that a request alone can tell.
-// Errors: kInvalidArgument; `field` is the flag of `heddle run` ("--memory").
+inline constexpr int64_t kMaxCount = 32;  // results of one claim
+inline constexpr int64_t kMaxPriority = 1000;
+inline constexpr int64_t kMaxName = 64;  // characters
+
+// The request as JSON, for the API and the ledger. parse_request checks the form only: a ledger may hold requests that
+// an earlier Heddle took. Errors: kInvalidArgument with the member.
 std::string request_json(const JobRequest& request);
 Result<JobRequest> parse_request(std::string_view json);
+// Everything that a request alone can tell. Errors: kInvalidArgument; `field` is the flag of `heddle run` ("--memory").
 Result<void> check_request(const JobRequest& request);
 
 // "8Gi" -> bytes. A unit is required, and a whole number of MiB. Errors: kInvalidArgument with the fix; field is empty.
