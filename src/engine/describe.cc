@@ -42,13 +42,17 @@ std::string ask_text(const allocator::Alternative& alternative, std::string_view
   const auto& capacity = alternative.spec->capacity;
   if (alternative.device_class->meta.name.starts_with("heddle")) {
     const auto cores = capacity.find("cores");
-    const std::string compute = cores == capacity.end() ? "all compute" : cores->second.to_string() + "%";
+    const bool any =
+        cores != capacity.end() && cores->second.to_string() == "0";  // no share of the compute is asked for
+    const std::string compute = cores == capacity.end() ? " and all compute"
+                                : any                   ? ""
+                                                        : " and " + cores->second.to_string() + "%";
     if (alternative.memory_percent) {
-      return fmt::format("{} with {}% of its memory and {}", card, *alternative.memory_percent, compute);
+      return fmt::format("{} with {}% of its memory{}", card, *alternative.memory_percent, compute);
     }
     const auto memory = capacity.find("memory");
-    if (memory != capacity.end()) return fmt::format("{} with {} and {}", card, memory->second.to_string(), compute);
-    if (cores != capacity.end()) return fmt::format("{} with all its memory and {}", card, compute);
+    if (memory != capacity.end()) return fmt::format("{} with {}{}", card, memory->second.to_string(), compute);
+    if (cores != capacity.end()) return fmt::format("{} with all its memory{}", card, compute);
     return fmt::format("whole {}", card);
   }
   std::vector<std::string> parts;

@@ -283,6 +283,8 @@ TEST_F(EngineTest, WaitingNamesWhatIsShortAndWhatWouldHelp) {
   EXPECT_EQ(
       only_reason(place("default/b", {.memory = "5000Mi", .cores = "50"}), "Capacity"),
       "no card with 5000Mi and 50% free; the most free is gpu-0 of node-1: 2000Mi and 20%; fits when default/a ends");
+  EXPECT_THAT(only_reason(place("default/b", {.memory = "5000Mi", .cores = "0"}), "Capacity"),
+              HasSubstr("no card with 5000Mi free;"));
   ASSERT_EQ(grant("default/c", {.memory = "2000Mi", .cores = "10"}), "node-1/gpu-0");
   EXPECT_THAT(
       only_reason(place("default/d", {}), "Capacity"),
