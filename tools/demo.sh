@@ -76,7 +76,7 @@ say "A third does not fit on that card: it waits, and Heddle says why"
 others=$("$heddle" ps -o json | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["cards"]) - 1)')
 # On a machine with more cards, whole ones are taken first, so that the third really has to wait.
 if [ "$others" -gt 0 ]; then run_job others --count "$others" -- --hold 12s; await others running; fi
-run_job late --memory "$(part 50)" --cores 20 -- --expect-total "$(part 50)" --alloc "$(part 40)" --hold 2s
+run_job late --memory "$(part 50)" --cores 20 -- --expect-total "$(part 50)" --alloc "$(part 40)" --hold 5s
 await late waiting
 shown "explain late"
 "$heddle" explain late || wrong "explain failed"
@@ -96,9 +96,8 @@ for frame in 1 2 3; do
   printf '\n%s-- frame %s, %s%s\n' "$dim" "$frame" "$(date +%T)" "$plain"
   ps_now
   if [ "$frame" = 1 ]; then ended_well trainer; await late running; fi
-  sleep 1.5
+  if [ "$frame" = 2 ]; then ended_well late; fi
 done
-ended_well late
 if [ "$others" -gt 0 ]; then ended_well others; fi
 ended_well server
 
@@ -117,12 +116,7 @@ if [ "$trouble" != 0 ]; then
 fi
 up=up
 [ "$kind" = simulated ] && up='up --simulate h100x2'
-cat <<TEXT
-
-Where to look next:
-  $heddle $up             start it for yourself
-  $heddle run --help                     ask for a share
-  README.md, ARCHITECTURE.md             what this is, and how it is built
-  charts/heddle                          the same on a Kubernetes cluster
-  make test                              everything, with a real cluster
-TEXT
+printf '\nWhere to look next:\n'
+printf '  %-47s%s\n' "$heddle $up" "start it for yourself" "$heddle run --help" "ask for a share" \
+  docs/standalone.md "all about this form of it" README.md "what this is, and the same on a Kubernetes cluster" \
+  "make test" "everything, with a real cluster"
