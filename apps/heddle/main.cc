@@ -3,7 +3,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <type_traits>
 #include <variant>
@@ -41,16 +44,26 @@ struct Dispatch {
   int operator()(const VendorWorkerArgs& args) const { return vendor_worker(args); }
 };
 
+// A full disk under `heddle ps > file` must not pass for success.
+bool all_printed() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
+  fmt::print(stderr, "heddle: standard output cannot be written{}{}\n", errno == 0 ? "" : ": ",
+             errno == 0 ? "" : std::strerror(errno));
+  return false;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const auto parsed = parse_args({argv + 1, argv + argc});
   if (const auto* message = std::get_if<Message>(&parsed); message != nullptr) {
     fmt::print(message->exit_code == 0 ? stdout : stderr, "{}", message->text);
-    return message->exit_code;
+    return all_printed() ? message->exit_code : kError;
   }
   const Context context{own_path(),
                         {variable("HEDDLE_STATE_DIR"), variable("XDG_STATE_HOME"), variable("HOME"), geteuid()},
                         variable("KUBECONFIG")};
-  return std::visit(Dispatch{context}, std::get<Args>(parsed));
+  const int code = std::visit(Dispatch{context}, std::get<Args>(parsed));
+  return all_printed() ? code : kError;
 }

@@ -17,13 +17,16 @@ constexpr int kLooks = 30 * 20;
 int down(const DownArgs& args, const Context& context) {
   const auto socket = find_socket(args.state_dir, context);
   if (!socket) return report(socket.error());
-  if (!file_exists(*socket)) {
+  if (standalone::presence_of(*socket) == standalone::Presence::kNone) {
     fmt::print("Heddle is not running here.\n");
     return 0;
   }
   const auto how = args.kill ? standalone::ShutDown::kEndJobs : standalone::ShutDown::kIfIdle;
   const auto busy = standalone::Client(*socket).shut_down(how);
-  if (!busy) return report(busy.error());
+  if (!busy) {
+    const int code = report(busy.error());
+    return busy.error().code == Code::kPermissionDenied ? kNo : code;
+  }
   if (*busy) {
     fmt::print(stderr,
                "heddle: {} running and {} waiting jobs are not finished: `heddle ps` shows them, `heddle down --kill` "

@@ -21,8 +21,10 @@ namespace heddle::cli {
 namespace {
 
 constexpr int kLookMillis = 200;
+constexpr int64_t kQuietSeconds = 10;
 
-// What the user sees while a job waits: on a terminal one line that is rewritten, else a line at each change.
+// What the user sees while a job waits: on a terminal one line that is rewritten, else a line at a change, with some
+// seconds between two.
 class Progress {
  public:
   explicit Progress(const Clock& clock) : clock_(clock), since_(clock.monotonic_nanos()) {}
@@ -30,7 +32,9 @@ class Progress {
   void show(const std::string& text) {
     const int64_t seconds = (clock_.monotonic_nanos() - since_) / 1'000'000'000;
     if (!terminal_) {
-      if (text != last_) fmt::print(stderr, "heddle: {}\n", text);
+      // In a log, not each step of a long queue.
+      if (text == last_ || (!last_.empty() && seconds < last_seconds_ + kQuietSeconds)) return;
+      fmt::print(stderr, "heddle: {}\n", text);
     } else if (text != last_ || seconds != last_seconds_) {
       const std::string line = fmt::format("heddle: {} ({} s)", text, seconds);
       fmt::print(stderr, "\r\033[K{}", line.substr(0, width()));
@@ -141,7 +145,7 @@ class Run {
   int stop(const standalone::JobStatus& job, int code, const std::string& why) {
     progress_.clear();
     if (!why.empty()) fmt::print(stderr, "heddle: {}\n", why);
-    const auto cancelled = client_.cancel(fmt::format("{}", job.id));
+    const auto cancelled = client_.cancel(fmt::format("{}", job.id), code == kNo ? "not in time: no room came" : "");
     // When nobody answers, the job leaves the queue with this process.
     if (!cancelled && cancelled.error().code != Code::kUnavailable) return report(cancelled.error());
     return code;

@@ -153,7 +153,7 @@ Rows ended_rows(const Json& status) {
     rows.push_back({fmt::format("{}", job.at("id").get<int64_t>()), name.empty() ? "-" : name,
                     job.at("owner").get<std::string>(),
                     job.at("endedAt").is_string() ? job["endedAt"].get<std::string>() : "-",
-                    job.at("outcome").get<std::string>(), command_of(job)});
+                    printable(job.at("outcome").get<std::string>()), command_of(job)});
   }
   return rows;
 }
@@ -215,13 +215,18 @@ Result<std::string> job_text(const std::string& job_json) {
     }
     for (const auto& share : job.at("shares")) {
       const auto& used = share.at("usedBytes");
-      out += fmt::format("  has        {}: {} and {}% of the compute; used {}\n", share.at("card").get<std::string>(),
-                         mebibytes(share.at("memoryBytes").get<int64_t>()), share.at("cores").get<int64_t>(),
-                         used.is_number_integer() ? mebibytes(used.get<int64_t>()) : "not known");
+      const std::string now =
+          used.is_number_integer() ? "; used " + mebibytes(used.get<int64_t>()) : std::string("; used not known");
+      out += fmt::format("  {:<10} {}: {} and {}% of the compute{}\n", state == "ended" ? "had" : "has",
+                         share.at("card").get<std::string>(), mebibytes(share.at("memoryBytes").get<int64_t>()),
+                         share.at("cores").get<int64_t>(), state == "running" ? now : std::string());
     }
     if (state != "waiting") out += fmt::format("  granted    {}, started {}\n", time("grantedAt"), time("startedAt"));
+    if (const auto output = job.value("output", Json()); output.is_string() && job.at("startedAt").is_string()) {
+      out += fmt::format("  output     {}\n", output.get<std::string>());
+    }
     if (state == "ended")
-      out += fmt::format("  ended      {}: {}\n", time("endedAt"), job.at("outcome").get<std::string>());
+      out += fmt::format("  ended      {}: {}\n", time("endedAt"), printable(job.at("outcome").get<std::string>()));
     return out;
   } catch (const Json::exception&) {
     return strange_answer();

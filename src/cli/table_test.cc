@@ -61,5 +61,17 @@ TEST(JobText, SaysWhyAJobWaits) {
   EXPECT_THAT(*text, HasSubstr("Capacity   8Gi wanted"));
 }
 
+TEST(JobText, SaysWhatADetachedJobHadAndWhereItsOutputIs) {
+  const auto text = job_text(
+      R"({"id":3,"name":"n","state":"ended","owner":"bob","what":"8Gi of a card","request":{"command":["c"]},"position":0,
+      "submittedAt":"2026-01-01T00:00:00Z","grantedAt":"2026-01-01T00:00:01Z","startedAt":"2026-01-01T00:00:02Z",
+      "endedAt":"2026-01-01T00:00:03Z","outcome":"exit code 5\u001b[2J","output":"/state/jobs/3/output",
+      "reasons":[],"shares":[{"card":"gpu-0","usedBytes":null,"memoryBytes":8589934592,"cores":30}]})");
+  ASSERT_TRUE(text);
+  EXPECT_THAT(*text, HasSubstr("had        gpu-0: 8192Mi and 30% of the compute\n"));
+  EXPECT_THAT(*text, HasSubstr("output     /state/jobs/3/output\n"));
+  EXPECT_THAT(*text, HasSubstr("ended      2026-01-01T00:00:03Z: exit code 5?[2J"));
+}
+
 }  // namespace
 }  // namespace heddle::cli

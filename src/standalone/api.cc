@@ -20,6 +20,8 @@ using Json = nlohmann::ordered_json;
 using kube::HttpRequest;
 using kube::HttpResponse;
 
+constexpr size_t kMaxWhy = 200;
+
 HttpResponse json_response(int status, std::string body) {
   HttpResponse response;
   response.status = status;
@@ -92,6 +94,14 @@ HttpResponse submit(Daemon& daemon, const HttpRequest& request) {
   }
   auto wanted = parse_request(body["request"].dump());
   if (!wanted) return error_response(wanted.error());
+  // Limits of another user can be put out of their reach by root only.
+  if (geteuid() != 0 && request.peer_uid != static_cast<int64_t>(geteuid())) {
+    return error_response(
+        Code::kPermissionDenied,
+        fmt::format("this Heddle was started by {} and runs commands of that user only; one that root "
+                    "starts runs everybody's",
+                    owner_of(static_cast<int64_t>(geteuid())).name));
+  }
   auto client = process_of_peer(request, body, "client");
   if (!client) return error_response(client.error());
   auto outcome = daemon.submit(*wanted, *client, owner_of(request.peer_uid));
@@ -127,7 +137,10 @@ HttpResponse act(Daemon& daemon, const HttpRequest& request, const JobView& job,
     if (!runner) return error_response(runner.error());
     done = daemon.start(job.job.id, *runner);
   } else if (verb == "cancel") {
-    done = daemon.cancel(job.job.id, "cancelled by " + owner_of(request.peer_uid).name);
+    const auto body = Json::parse(request.body, nullptr, false);
+    const auto why = body.is_object() ? body.value("why", Json()) : Json();
+    done = daemon.cancel(job.job.id, why.is_string() ? why.get<std::string>().substr(0, kMaxWhy)
+                                                     : "cancelled by " + owner_of(request.peer_uid).name);
   } else {
     return error_response(Code::kNotFound, fmt::format("jobs have no '{}'", verb));
   }

@@ -4,10 +4,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
+#include "standalone/state_dir.h"
 
 namespace heddle::standalone {
 namespace {
@@ -69,6 +70,14 @@ tl::unexpected<Error> strange_answer() {
   return fail(Code::kInternal, "Heddle gave an answer that this version does not understand");
 }
 
+tl::unexpected<Error> not_allowed(const std::string& socket) {
+  return fail(
+      Code::kPermissionDenied,
+      fmt::format("you may not use the Heddle in {}: its owner lets others in with `heddle up --group`; your own "
+                  "is started with `heddle up`",
+                  socket.substr(0, socket.rfind('/'))));
+}
+
 std::vector<engine::Reason> reasons_of(const Json& list) {
   std::vector<engine::Reason> reasons;
   for (const auto& reason : list) reasons.push_back({reason.value("code", ""), reason.value("message", "")});
@@ -95,7 +104,9 @@ Result<JobStatus> parse_job(const std::string& body) {
 }  // namespace
 
 Result<Client::Reply> Client::exchange(const std::string& method, const std::string& path, const std::string& body) {
-  if (!file_exists(socket_)) {
+  const Presence presence = presence_of(socket_);
+  if (presence == Presence::kHidden) return not_allowed(socket_);
+  if (presence == Presence::kNone) {
     return fail(Code::kNotFound,
                 fmt::format("Heddle is not running here ({} does not exist): start it with `heddle up`", socket_));
   }
@@ -118,7 +129,15 @@ Result<Client::Reply> Client::exchange(const std::string& method, const std::str
   curl_easy_setopt(handle.get(), CURLOPT_WRITEDATA, &reply.body);
   const CURLcode code = curl_easy_perform(handle.get());
   if (code == CURLE_COULDNT_CONNECT && access(socket_.c_str(), R_OK | W_OK) != 0) {
-    return fail(Code::kPermissionDenied, fmt::format("you may not use the Heddle behind {}", socket_));
+    return not_allowed(socket_);
+  }
+  long os_error = 0;  // NOLINT(google-runtime-int): libcurl's type
+  curl_easy_getinfo(handle.get(), CURLINFO_OS_ERRNO, &os_error);
+  if (code == CURLE_COULDNT_CONNECT && os_error == ECONNREFUSED) {
+    return fail(Code::kUnavailable,
+                fmt::format("Heddle is not running any more, though nobody stopped it ({} is left): "
+                            "`heddle up` starts it again, with the jobs that it had",
+                            socket_));
   }
   if (code != CURLE_OK) {
     return fail(Code::kUnavailable, fmt::format("Heddle does not answer on {}: {}", socket_, curl_easy_strerror(code)));
@@ -170,8 +189,10 @@ Result<void> Client::start(int64_t id, int64_t runner_pid) {
   return {};
 }
 
-Result<void> Client::cancel(const std::string& id_or_name) {
-  HEDDLE_CHECK_OK(call("POST", fmt::format("/v1/jobs/{}/cancel", escape(id_or_name)), "{}"));
+Result<void> Client::cancel(const std::string& id_or_name, const std::string& why) {
+  Json body = Json::object();
+  if (!why.empty()) body["why"] = why;
+  HEDDLE_CHECK_OK(call("POST", fmt::format("/v1/jobs/{}/cancel", escape(id_or_name)), body.dump()));
   return {};
 }
 

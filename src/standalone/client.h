@@ -51,7 +51,8 @@ class Client {
   Result<JobStatus> job(int64_t id);
   Result<LaunchReply> launch(int64_t id);
   Result<void> start(int64_t id, int64_t runner_pid);
-  Result<void> cancel(const std::string& id_or_name);
+  // why: how the job is said to have ended; empty: cancelled by this user.
+  Result<void> cancel(const std::string& id_or_name, const std::string& why = "");
   // Nothing: it is stopping.
   Result<std::optional<StillBusy>> shut_down(ShutDown how);
   // The JSON documents themselves.

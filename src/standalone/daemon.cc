@@ -206,6 +206,7 @@ Result<std::variant<JobView, Refused>> Daemon::submit(const JobRequest& request,
 JobView Daemon::job_view(const Job& job) const {
   JobView view;
   view.job = job;
+  if (job.request.lifetime == Lifetime::kDetached) view.output = job_folder(job.id) + "/output";
   if (const auto wait = waits_.find(job.id); wait != waits_.end()) {
     view.position = wait->second.position;
     view.reasons = wait->second.reasons;
@@ -350,7 +351,7 @@ Result<void> Daemon::reap_running(Job& job) {
     return {};
   }
   std::optional<int64_t> exit_code;
-  std::string outcome = "its supervisor was killed";
+  std::string outcome = "exit code not known: its supervisor was killed, or could not write it";
   if (const auto text = read_file(job_folder(job.id) + "/exit", 64); text) {
     int64_t code = 0;
     if (std::from_chars(text->data(), text->data() + text->size(), code).ec == std::errc()) {
@@ -448,13 +449,24 @@ void Daemon::wait_for_events() {
   if (read(wake_.get(), &count, sizeof count) < 0) return;  // nothing to take: a process or the tick woke us
 }
 
+// Once a trouble, not once a try: tries are many a second, and the log is on the same disk.
+void Daemon::report_writing(const std::string& trouble) {
+  if (trouble == unwritten_) return;
+  unwritten_ = trouble;
+  if (trouble.empty()) {
+    log_.info("the ledger can be written again", {});
+  } else {
+    log_.error("the ledger could not be written; trying until it can", {{"error", trouble}});
+  }
+}
+
 RunEnd Daemon::run() {
   while (!stopped_) {
     wait_for_events();
     const std::lock_guard lock(mutex_);
     auto done = reap();
     if (done) done = schedule();
-    if (!done) log_.error("the ledger could not be written; trying again", {{"error", done.error().text()}});
+    report_writing(done ? std::string() : done.error().text());
     if (shutting_down_ && jobs_.empty()) return RunEnd::kShutDown;
   }
   return RunEnd::kStopped;

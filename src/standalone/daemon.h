@@ -52,6 +52,7 @@ struct JobView {
   int64_t position = 0;                 // in the queue, from 1; 0 when it does not wait
   std::vector<engine::Reason> reasons;  // why it waits
   std::vector<ShareView> shares;
+  std::string output;  // the file of a detached job's output
 };
 
 struct CardView {
@@ -163,6 +164,7 @@ class Daemon {
   void end_running(Job& job, const std::string& why);
   void wait_for_events();
   void wake();
+  void report_writing(const std::string& trouble);
   Job* live(int64_t id);
   agent::SupervisorPorts supervisor_ports();
   void supervise(const vendors::Snapshot& snapshot);
@@ -187,6 +189,7 @@ class Daemon {
   std::map<int64_t, Ending> endings_;
   std::vector<vendors::CardStatus> statuses_;
   std::vector<Stranger> strangers_;
+  std::string unwritten_;  // why the ledger cannot be written; empty: it can
   std::string trouble_;
   std::map<int64_t, std::string> job_of_process_;  // of the look under way
   agent::Supervisor supervisor_;

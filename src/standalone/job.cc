@@ -87,8 +87,9 @@ Result<void> check_name(const std::string& name) {
     return fail(Code::kInvalidArgument, "a control character (a line break, a tab, an escape): leave it out", "--name");
   }
   // Bytes that do not continue a UTF-8 sequence.
-  const auto length = std::count_if(name.begin(), name.end(), [](char c) { return (c & 0xC0) != 0x80; });
-  if (length > kMaxName) {
+  const auto length =
+      static_cast<size_t>(std::count_if(name.begin(), name.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  if (length > kMaxName || name.size() > 4 * kMaxName) {
     return fail(Code::kInvalidArgument, fmt::format("{} characters: write at most {}", length, kMaxName), "--name");
   }
   return {};

@@ -83,7 +83,7 @@ Result<JobState> parse_state(std::string_view text);
 
 inline constexpr int64_t kMaxCount = 32;  // results of one claim
 inline constexpr int64_t kMaxPriority = 1000;
-inline constexpr int64_t kMaxName = 64;  // characters
+inline constexpr size_t kMaxName = 64;  // characters
 
 // The request as JSON, for the API and the ledger. parse_request checks the form only: a ledger may hold requests that
 // an earlier Heddle took. Errors: kInvalidArgument with the member.

@@ -1,11 +1,15 @@
 #include "standalone/ledger.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
 
 #include <array>
+#include <cerrno>
 #include <utility>
 
+#include "base/unique_fd.h"
 #include "codec/codec.h"
 
 namespace heddle::standalone {
@@ -40,7 +44,20 @@ tl::unexpected<Error> database_error(sqlite3* database, std::string_view what) {
   Code kind = Code::kInternal;
   if (code == SQLITE_FULL) kind = Code::kExhausted;
   if (code == SQLITE_BUSY || code == SQLITE_LOCKED) kind = Code::kUnavailable;
-  return fail(kind, fmt::format("ledger: {}: {}", what, sqlite3_errmsg(database)));
+  const char* file = sqlite3_db_filename(database, "main");
+  return fail(kind, fmt::format("ledger {}: {}: {}", file == nullptr ? "" : file, what, sqlite3_errmsg(database)));
+}
+
+// It holds the command lines of all users. SQLite makes its other files with the mode of this one.
+Result<void> make_private(const std::string& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!file.valid()) return fail_errno(fmt::format("cannot open {}", path), errno);
+  for (const char* suffix : {"", "-wal", "-shm"}) {
+    if (chmod((path + suffix).c_str(), 0600) != 0 && errno != ENOENT) {
+      return fail_errno(fmt::format("cannot set the mode of {}{}", path, suffix), errno);
+    }
+  }
+  return {};
 }
 
 Result<void> execute(sqlite3* database, const std::string& sql) {
@@ -143,6 +160,7 @@ Result<void> move(sqlite3* database, Statement& statement, int64_t id, std::stri
 }  // namespace
 
 Result<std::unique_ptr<Ledger>> Ledger::open(const std::string& path, WriteHook hook) {
+  HEDDLE_CHECK_OK(make_private(path));
   sqlite3* database = nullptr;
   const int code = sqlite3_open_v2(path.c_str(), &database, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
   std::unique_ptr<Ledger> ledger(new Ledger(database, std::move(hook)));
@@ -161,13 +179,18 @@ Ledger::~Ledger() {
 template <typename Body>
 Result<void> Ledger::write(std::string_view name, Body body) {
   HEDDLE_CHECK_OK(execute(database_, "BEGIN IMMEDIATE"));
+  // A full disk and the like end the transaction by themselves, and then there is nothing to roll back. What is told is
+  // why it failed, whatever becomes of the rollback: the next BEGIN fails when that did not work.
+  const auto undo = [this] {
+    if (sqlite3_get_autocommit(database_) == 0) sqlite3_exec(database_, "ROLLBACK", nullptr, nullptr, nullptr);
+  };
   if (auto done = body(); !done) {
-    if (auto undone = execute(database_, "ROLLBACK"); !undone) return undone;
+    undo();
     return done;
   }
   if (hook_) hook_(fmt::format("before {}", name));
   if (auto done = execute(database_, "COMMIT"); !done) {
-    if (auto undone = execute(database_, "ROLLBACK"); !undone) return undone;
+    undo();
     return done;
   }
   if (hook_) hook_(fmt::format("after {}", name));

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sqlite3.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,6 +58,46 @@ model::Allocation an_allocation() {
   result.consumed_capacity["cores"] = Quantity::from_int(30);
   allocation.results.push_back(result);
   return allocation;
+}
+
+mode_t mode_of(const std::string& path) {
+  struct stat found{};
+  return stat(path.c_str(), &found) == 0 ? found.st_mode & 0777 : 0;
+}
+
+TEST_F(LedgerTest, IsReadByNobodyElse) {
+  for (const char* name : {"", "-wal"}) std::ofstream(path() + name).flush();
+  std::filesystem::permissions(path(), std::filesystem::perms(0644));
+  std::filesystem::permissions(path() + "-wal", std::filesystem::perms(0644));
+  const auto ledger = Ledger::open(path());
+  ASSERT_TRUE(ledger) << ledger.error().text();
+  ASSERT_TRUE((*ledger)->add(a_job("a")));
+  for (const char* name : {"", "-wal", "-shm"}) EXPECT_EQ(mode_of(path() + name), 0600U) << name;
+}
+
+// Files that cannot grow stand for a full disk.
+TEST_F(LedgerTest, SaysWhyItCannotBeWrittenAndGoesOnWhenItCan) {
+  auto ledger = Ledger::open(path()).value();
+  ASSERT_TRUE(ledger->add(a_job("a")));
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit none{1, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  const auto refused = ledger->add(a_job("b"));
+  const auto again = ledger->end(1, "done", 0, Time{1});
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  ::signal(SIGXFSZ, handler);
+  ASSERT_FALSE(refused);
+  ASSERT_FALSE(again);
+  for (const auto& error : {refused.error(), again.error()}) {
+    EXPECT_THAT(error.message, testing::HasSubstr(path()));
+    EXPECT_THAT(error.message, testing::HasSubstr("disk"));
+    EXPECT_THAT(error.message, testing::Not(testing::HasSubstr("rollback")));
+  }
+  EXPECT_EQ(ledger->live().value().size(), 1U);
+  EXPECT_TRUE(ledger->add(a_job("b")));
+  EXPECT_EQ(ledger->live().value().size(), 2U);
 }
 
 TEST_F(LedgerTest, KeepsAJobThroughItsLife) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,6 +14,8 @@ namespace heddle::standalone {
 namespace {
 
 constexpr size_t kMaxSocketPath = 107;
+// The ledger with its journal, a copy of the guard, and the folders of some jobs.
+constexpr int64_t kRoom = int64_t{8} << 20;
 
 Result<std::string> checked(std::string folder) {
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
@@ -52,9 +55,30 @@ Result<std::string> own_state_dir(const std::string& given, const Surroundings& 
 Result<std::string> used_state_dir(const std::string& given, const Surroundings& surroundings) {
   auto own = own_state_dir(given, surroundings);
   const bool chosen = !given.empty() || !surroundings.heddle_state_dir.empty();
-  if (chosen || (own && file_exists(state_paths(*own).socket))) return own;
-  if (file_exists(state_paths(kSystemStateDir).socket)) return std::string(kSystemStateDir);
+  if (chosen || (own && presence_of(state_paths(*own).socket) != Presence::kNone)) return own;
+  if (presence_of(state_paths(kSystemStateDir).socket) != Presence::kNone) return std::string(kSystemStateDir);
   return own;
+}
+
+Presence presence_of(const std::string& socket) {
+  if (access(socket.c_str(), F_OK) == 0) return Presence::kThere;
+  return errno == EACCES ? Presence::kHidden : Presence::kNone;
+}
+
+Result<void> check_room(const std::string& folder, int64_t free_bytes) {
+  if (free_bytes >= kRoom) return {};
+  return fail(
+      Code::kExhausted,
+      fmt::format("only {} KiB are free in {}, and Heddle needs {}: make room there, or name another folder with "
+                  "--state-dir",
+                  free_bytes >> 10, folder, kRoom >> 10));
+}
+
+Result<void> check_room(const std::string& folder) {
+  struct statvfs found{};
+  if (statvfs(folder.c_str(), &found) != 0) return fail_errno(fmt::format("cannot look at {}", folder), errno);
+  if (found.f_blocks == 0) return {};  // a file system that does not count
+  return check_room(folder, static_cast<int64_t>(found.f_bavail) * static_cast<int64_t>(found.f_frsize));
 }
 
 Result<UniqueFd> lock_state_dir(const StatePaths& paths) {
@@ -64,8 +88,9 @@ Result<UniqueFd> lock_state_dir(const StatePaths& paths) {
     if (errno != EWOULDBLOCK) return fail_errno(fmt::format("cannot lock {}", paths.lock), errno);
     auto pid = read_file(paths.lock, 64).value_or("");
     while (!pid.empty() && pid.back() == '\n') pid.pop_back();
-    return fail(Code::kAlreadyExists, fmt::format("Heddle runs here already (process {}, state in {})",
-                                                  pid.empty() ? "unknown" : pid, paths.folder));
+    return fail(Code::kAlreadyExists,
+                fmt::format("Heddle runs here already (process {}, state in {}); `heddle down` stops it",
+                            pid.empty() ? "unknown" : pid, paths.folder));
   }
   const std::string pid = fmt::format("{}\n", getpid());
   if (ftruncate(lock.get(), 0) != 0 || pwrite(lock.get(), pid.data(), pid.size(), 0) < 0) {

@@ -33,8 +33,17 @@ inline constexpr const char* kSystemStateDir = "/var/lib/heddle";
 // others. Errors: kInvalidArgument when it cannot hold a socket (a path of a socket has at most 107 bytes) or is not
 // absolute.
 Result<std::string> own_state_dir(const std::string& given, const Surroundings& surroundings);
-// For all other verbs: the same, but a user without an own Heddle uses the system's when there is one.
+// For all other verbs: the same, but a user without an own Heddle uses the system's when there is one, or may be.
 Result<std::string> used_state_dir(const std::string& given, const Surroundings& surroundings);
+
+// Whether a folder holds the socket of a Heddle, as far as this user may know: kHidden when the folder is closed to
+// them.
+enum class Presence { kNone, kHidden, kThere };
+Presence presence_of(const std::string& socket);
+
+// Errors: kExhausted when the folder's file system has no room for what Heddle keeps in it.
+Result<void> check_room(const std::string& folder, int64_t free_bytes);
+Result<void> check_room(const std::string& folder);
 
 // Taken while a daemon lives; the kernel gives it back however the daemon ends.
 // Errors: kAlreadyExists when another daemon holds it, with its pid in the message.

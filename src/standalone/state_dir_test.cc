@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "standalone/machine.h"
 
@@ -37,6 +39,32 @@ TEST(StateDir, IsFoundInTheUsualOrder) {
   }
   EXPECT_FALSE(own_state_dir("/" + std::string(100, 'x'), {})) << "too long for a socket";
   EXPECT_TRUE(own_state_dir("/" + std::string(90, 'x'), {}));
+}
+
+TEST(StateDir, KnowsAClosedFolderFromAMissingHeddle) {
+  const std::string folder = testing::TempDir() + "state-dir-presence-" + std::to_string(getpid());
+  std::filesystem::create_directories(folder);
+  const std::string socket = state_paths(folder).socket;
+  EXPECT_EQ(presence_of(socket), Presence::kNone);
+  EXPECT_EQ(presence_of(folder + "/none/heddle.sock"), Presence::kNone);
+  std::ofstream(socket).flush();
+  EXPECT_EQ(presence_of(socket), Presence::kThere);
+  if (geteuid() != 0) {
+    std::filesystem::permissions(folder, std::filesystem::perms::none);
+    EXPECT_EQ(presence_of(socket), Presence::kHidden);
+    std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(StateDir, NeedsRoom) {
+  EXPECT_TRUE(check_room(testing::TempDir()));
+  EXPECT_TRUE(check_room("/x", int64_t{8} << 20));
+  const auto refused = check_room("/x", (int64_t{8} << 20) - 1);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kExhausted);
+  EXPECT_THAT(refused.error().text(), testing::HasSubstr("only 8191 KiB are free in /x"));
+  EXPECT_THAT(refused.error().text(), testing::HasSubstr("--state-dir"));
 }
 
 TEST(StateDir, IsServedByOneDaemon) {

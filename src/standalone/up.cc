@@ -67,9 +67,11 @@ Result<Remake> check_machine(Ledger& ledger, const std::string& name) {
   HEDDLE_TRY(const auto live, ledger.live());
   if (before && *before != name && !live.empty()) {
     const std::string flags = *before == "real" ? "without --simulate" : fmt::format("with --simulate {}", *before);
-    return fail(Code::kConflict,
-                fmt::format("{} jobs of the machine '{}' are not finished: start {}, or end them first", live.size(),
-                            *before, flags));
+    return fail(
+        Code::kConflict,
+        fmt::format("jobs of the machine '{}' are not finished ({} of them): start {}; there `heddle down --kill` "
+                    "ends them",
+                    *before, live.size(), flags));
   }
   if (before != name) HEDDLE_CHECK_OK(ledger.set_setting(kMachineSetting, name));
   return live.empty() ? Remake::kIfChanged : Remake::kNever;
@@ -143,7 +145,12 @@ sigset_t block_stop_signals() {
 Result<void> serve(const UpOptions& options, const std::function<void(const Ready&)>& ready) {
   const auto paths = state_paths(options.machine.state_dir);
   umask(0022);
+  if (!options.group.empty() && geteuid() != 0) {
+    return fail(Code::kInvalidArgument, "only a Heddle that root starts can run the commands of other users",
+                "--group");
+  }
   HEDDLE_CHECK_OK(make_folders(paths, options.group));
+  HEDDLE_CHECK_OK(check_room(paths.folder));
   HEDDLE_TRY(const UniqueFd lock, lock_state_dir(paths));
   const sigset_t stop_signals = block_stop_signals();
   ::signal(SIGPIPE, SIG_IGN);

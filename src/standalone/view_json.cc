@@ -37,6 +37,7 @@ Json job_json(const Job& job) {
 
 Json job_view(const JobView& view) {
   Json out = job_json(view.job);
+  out["output"] = view.output.empty() ? Json(nullptr) : Json(view.output);
   out["position"] = view.position;
   out["reasons"] = Json::array();
   for (const auto& reason : view.reasons)

@@ -228,6 +228,7 @@ def test_timeout(heddle):
     assert late.returncode == 2
     assert "no room within 1 s" in late.stderr
     assert len(heddle.jobs()) == 1
+    assert heddle.status()["ended"][0]["outcome"] == "not in time: no room came"
 
 
 def test_a_detached_job(heddle, tmp_path):
@@ -240,6 +241,8 @@ def test_a_detached_job(heddle, tmp_path):
     job = json.loads(heddle.call("explain", number, "-o", "json", check=0).stdout)
     assert job["exitCode"] == 5
     assert pathlib.Path(heddle.folder, "jobs", str(number), "output").read_text() == "out\nerr\n"
+    assert job["output"] == os.path.join(heddle.folder, "jobs", str(number), "output")
+    assert job["output"] in heddle.call("explain", number, check=0).stdout
     assert heddle.call("run", "--detach", "--memory", "90000Mi", "--", "true").returncode == 2
 
 
@@ -258,6 +261,93 @@ def test_down(heddle):
     assert waits.wait(60) in (2, 3)
     assert heddle.call("ps").returncode == 3
     assert heddle.call("down").returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_a_users_heddle_and_the_others():
+    """A Heddle that is not root's serves its user, and says so to everybody else."""
+    heddle = Standalone()
+    try:
+        os.chown(heddle.folder, 65534, 65534)
+
+        def as_nobody(*words):
+            return subprocess.run([HEDDLE, *words], env=heddle.environment, capture_output=True, text=True, timeout=100,
+                                  user=65534, group=65534, extra_groups=[], stdin=subprocess.DEVNULL, cwd="/")
+
+        if as_nobody("version").returncode != 0:
+            pytest.skip("the build folder is closed to other users")
+        grouped = as_nobody("up", "--simulate", "h100x1", "--dashboard-port", "off", "--group", "nogroup")
+        assert grouped.returncode == 1 and grouped.stderr.startswith("heddle: --group: "), grouped.stderr
+        assert as_nobody("up", "--simulate", "h100x1", "--dashboard-port", "off").returncode == 0
+        assert as_nobody("run", "--memory", "1Gi", "--", NVSIM_RUN, "--expect-total", "1Gi").returncode == 0
+        heddle.call("ps", check=0)
+        roots = heddle.call("run", "--memory", "1Gi", "--", "true", check=3)
+        assert "runs commands of that user only" in roots.stderr
+        assert heddle.status()["ended"][0]["id"] == 1, "it did not enter the queue"
+        assert as_nobody("down").returncode == 0
+
+        os.chown(heddle.folder, 0, 0)
+        for name in ("ledger.db", "heddle.log", "lock"):
+            pathlib.Path(heddle.folder, name).unlink()
+        heddle.up()
+        closed = as_nobody("ps")
+        assert closed.returncode == 3 and "you may not use the Heddle in" in closed.stderr
+    finally:
+        heddle.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
+def test_a_full_disk(tmp_path):
+    """It is named as what is wrong, and nothing is lost when there is room again."""
+    heddle = Standalone()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "heddle-test", heddle.folder]).returncode != 0:
+        pytest.skip("nothing can be mounted here")
+    try:
+        filler = pathlib.Path(heddle.folder, "filler")
+
+        def fill(leave):
+            with open(filler, "ab") as file:
+                free = os.statvfs(heddle.folder)
+                file.write(b"x" * max(0, free.f_bavail * free.f_frsize - leave))
+
+        fill(1 << 20)
+        refused = heddle.up(check=3)
+        assert "KiB are free" in refused.stderr and "--state-dir" in refused.stderr
+        filler.unlink()
+        heddle.up()
+        heddle.start("--memory", "1Gi", "--name", "job", "--", *until(tmp_path / "job"))
+        heddle.wait_state("job", "running")
+        fill(0)
+        refused = heddle.call("run", "--memory", "1Gi", "--", "true", check=3)
+        assert "disk is full" in refused.stderr and "rollback" not in refused.stderr, refused.stderr
+        assert heddle.job("job")["state"] == "running"
+        command = heddle.job("job")["pid"]
+        (tmp_path / "job").touch()
+        eventually(lambda: not alive(command), "the end of the command")
+        filler.unlink()
+        heddle.wait_empty()
+        assert "could not write it" in heddle.status()["ended"][0]["outcome"], "nobody knows how it ended"
+        heddle.call("run", "--memory", "1Gi", "--", "true", check=0)
+    finally:
+        heddle.call("down", "--kill")
+        subprocess.run(["umount", "-l", heddle.folder], check=True)
+        heddle.close()
+
+
+def test_a_heddle_that_was_killed_is_said_to_be_gone(heddle):
+    heddle.kill_daemon()
+    for words in (["ps"], ["run", "--", "true"], ["down"], ["explain", "1"], ["cancel", "1"]):
+        gone = heddle.call(*words, check=3)
+        assert "not running any more" in gone.stderr and "`heddle up`" in gone.stderr, gone.stderr
+    heddle.up()
+
+
+def test_what_cannot_be_printed_is_an_error(heddle):
+    for words in (["ps"], ["ps", "-o", "json"], ["help"], ["version"]):
+        with open("/dev/full", "w", encoding="ascii") as full:
+            done = subprocess.run([HEDDLE, *words], env=heddle.environment, stdout=full, stderr=subprocess.PIPE,
+                                  text=True, timeout=100)
+        assert done.returncode == 3 and "standard output" in done.stderr, (words, done)
 
 
 def test_one_daemon_a_state_folder(heddle):
