@@ -272,7 +272,7 @@ bool is_verb(const CLI::App& app, const std::string& word) {
 // What the parser holds against the line, in our words: the flag, and where to look.
 std::string complaint(const CLI::App& app, const CLI::ParseError& error, const std::string& verb) {
   const std::string help = fmt::format("`heddle {} --help` shows how to write it", verb);
-  const std::string text = error.what();
+  std::string text = error.what();
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     const auto rest = app.remaining(true);
     const std::string word = rest.empty() ? std::string() : rest.front();
@@ -295,6 +295,32 @@ std::optional<std::string> empty_value(const CLI::App& verb) {
   for (const auto* option : verb.get_options()) {
     const auto& values = option->results();
     if (std::find(values.begin(), values.end(), "") != values.end()) return option->get_name();
+  }
+  return std::nullopt;
+}
+
+// Fills what the options of `app` are bound to. Something to print: help, or what is wrong.
+std::optional<Message> parse_words(CLI::App& app, std::vector<std::string> own) {
+  if (own.empty()) return usage_error("say what to do, as in `heddle ps`; `heddle help` lists all verbs");
+  const std::string verb = own.front();
+  if (!verb.starts_with('-') && !is_verb(app, verb)) {
+    return usage_error(fmt::format("unknown verb '{}'; `heddle help` lists all", verb));
+  }
+  try {
+    std::reverse(own.begin(), own.end());
+    app.parse(own);
+  } catch (const CLI::Success& help) {
+    std::ostringstream out;
+    app.exit(help, out, out);
+    return Message{out.str(), 0};
+  } catch (const CLI::ParseError& error) {
+    if (verb.starts_with('-')) {
+      return usage_error(fmt::format("unknown option '{}'; `heddle help` lists all verbs", verb));
+    }
+    return usage_error(complaint(app, error, verb));
+  }
+  if (const auto flag = empty_value(*app.get_subcommands().front()); flag) {
+    return usage_error(fmt::format("{}: the value is empty", *flag));
   }
   return std::nullopt;
 }
@@ -342,27 +368,7 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   const auto* translate = add_translate(app, raw);
   const auto* version = app.add_subcommand("version", "Print the version");
   const auto* worker = add_vendor_worker(app, raw);
-  if (own.empty()) return usage_error("say what to do, as in `heddle ps`; `heddle help` lists all verbs");
-  const std::string verb = own.front();
-  if (!verb.starts_with('-') && !is_verb(app, verb)) {
-    return usage_error(fmt::format("unknown verb '{}'; `heddle help` lists all", verb));
-  }
-  try {
-    std::reverse(own.begin(), own.end());
-    app.parse(own);
-  } catch (const CLI::Success& help) {
-    std::ostringstream out;
-    app.exit(help, out, out);
-    return Message{out.str(), 0};
-  } catch (const CLI::ParseError& error) {
-    if (verb.starts_with('-')) {
-      return usage_error(fmt::format("unknown option '{}'; `heddle help` lists all verbs", verb));
-    }
-    return usage_error(complaint(app, error, verb));
-  }
-  if (const auto flag = empty_value(*app.get_subcommands().front()); flag) {
-    return usage_error(fmt::format("{}: the value is empty", *flag));
-  }
+  if (auto message = parse_words(app, std::move(own)); message) return std::move(*message);
   if (*run) {
     // Without "--", the command begins at the first word that is no option of ours.
     auto rest = run->remaining();
