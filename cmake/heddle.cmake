@@ -53,6 +53,9 @@ function(heddle_library name)
   add_library(heddle::${name} ALIAS heddle_${name})
 endfunction()
 
+# What runs under the sanitizers: the unit tests and the fuzz targets, not the programs.
+add_custom_target(unit_tests)
+
 # heddle_test(NAME SOURCES a_test.cc ... DEPS heddle::x ... [LABELS l ...] [TIMEOUT seconds] [ENVIRONMENT A=1 ...]): a GoogleTest
 # program. Its cases are known to ctest one by one; a program that needs an environment is one test (gtest_discover_tests
 # of CMake 3.25 cuts lists in properties).
@@ -63,6 +66,9 @@ function(heddle_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
   if(NOT A_LABELS)
     set(A_LABELS unit)
+  endif()
+  if("unit" IN_LIST A_LABELS)
+    add_dependencies(unit_tests ${name})
   endif()
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 300)

@@ -7,6 +7,6 @@ cd "$(dirname "$0")/.."
 preset=${1:?asan or tsan}
 shift
 cmake --preset "$preset" >/dev/null
-cmake --build --preset "$preset" -j "${JOBS:-$(nproc)}"
+cmake --build --preset "$preset" -j "${JOBS:-$(nproc)}" --target unit_tests
 export ASAN_OPTIONS=abort_on_error=1:detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
 ctest --preset "$preset" -L 'unit|fuzz' -j "${JOBS:-$(nproc)}" "$@"
