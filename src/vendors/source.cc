@@ -1,6 +1,7 @@
 #include "vendors/source.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/file.h"
 #include "vendors/wire.h"
@@ -106,7 +107,10 @@ void CardSource::merge(Inventory found) {
     kept.healthy = false;
     kept.health_message = kNotReported;
   }
-  std::ranges::sort(found.cards, {}, [](const Card& card) { return std::pair(card.minor, card.uuid); });
+  // A minor number may have passed to another card: who looks a card up by it shall find the one that is there.
+  std::ranges::sort(found.cards, {}, [this](const Card& card) {
+    return std::tuple(card.minor, missing_.contains(card.uuid), card.uuid);
+  });
   state_.inventory = std::move(found);
 }
 

@@ -77,6 +77,24 @@ TEST(CardSource, AVanishedCardStaysUntilNothingHoldsIt) {
   EXPECT_EQ(source.snapshot().inventory.cards.size(), 1U);
 }
 
+TEST(CardSource, ACardInThePlaceOfAVanishedOneComesFirst) {
+  FakeVendor vendor;
+  ManualClock clock(Time{0});
+  CardSource source({.discover_interval = Duration::seconds(60)}, vendor.ask(), clock);
+  source.refresh();
+  // "a" is exchanged; what is there now must not hide behind what was.
+  vendor.inventory.cards = {card("z", 0), card("b", 1)};
+  vendor.answer_for_all();
+  clock.advance(Duration::seconds(61));
+  source.refresh();
+  const std::vector<Card> cards = source.snapshot().inventory.cards;
+  ASSERT_EQ(cards.size(), 3U);
+  EXPECT_EQ(cards[0].uuid, "z");
+  EXPECT_TRUE(cards[0].healthy);
+  EXPECT_EQ(cards[1].uuid, "a");
+  EXPECT_FALSE(cards[1].healthy);
+}
+
 TEST(CardSource, AsksForTheCardsSeldomAndForTheStatusAlways) {
   FakeVendor vendor;
   ManualClock clock(Time{0});

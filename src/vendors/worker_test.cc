@@ -72,6 +72,52 @@ TEST_F(WorkerTest, DescribesTheCards) {
   EXPECT_FALSE(card.partitioned);
 }
 
+TEST_F(WorkerTest, NumbersThatCannotBeAreNotBelieved) {
+  set_fault("many");
+  {
+    Worker worker(options(fake_library()), clock_);
+    const auto answer = worker.call("cards", Duration::seconds(20));
+    ASSERT_TRUE(answer) << answer.error().text();
+    const auto inventory = parse_inventory(*answer);
+    ASSERT_TRUE(inventory);
+    EXPECT_EQ(inventory->state, LibraryState::kInitFailed);
+    EXPECT_NE(inventory->detail.find("4294967295"), std::string::npos) << inventory->detail;
+  }
+  set_fault("endless");
+  {
+    Worker worker(options(fake_library()), clock_);
+    const auto answer = worker.call("status", Duration::seconds(20));
+    ASSERT_TRUE(answer) << "no memory is taken for a list that cannot be: " << answer.error().text();
+    const auto report = parse_status(*answer);
+    ASSERT_TRUE(report);
+    ASSERT_EQ(report->cards.size(), 2U);
+    EXPECT_TRUE(report->cards[0].processes.empty());
+  }
+  set_fault("huge");
+  Worker worker(options(fake_library()), clock_);
+  const auto answer = worker.call("status", Duration::seconds(20));
+  ASSERT_TRUE(answer);
+  const auto report = parse_status(*answer);
+  ASSERT_TRUE(report);
+  ASSERT_EQ(report->cards[0].processes.size(), 100U);
+  for (const CardProcess& process : report->cards[0].processes) {
+    EXPECT_EQ(process.memory_bytes, -1) << "more than the card has is not known, not a reason to end a process";
+  }
+}
+
+TEST_F(WorkerTest, ACardThatBearsTheNameOfAnotherIsNotOffered) {
+  set_fault("twins");
+  Worker worker(options(fake_library()), clock_);
+  const auto answer = worker.call("cards", Duration::seconds(20));
+  ASSERT_TRUE(answer);
+  const auto inventory = parse_inventory(*answer);
+  ASSERT_TRUE(inventory);
+  EXPECT_EQ(inventory->cards.size(), 1U);
+  const auto report = parse_status(worker.call("status", Duration::seconds(20)).value_or(""));
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->cards.size(), 1U);
+}
+
 TEST_F(WorkerTest, ReadsProcessListsThatNeedALargerBuffer) {
   Worker worker(options(fake_library()), clock_);
   const auto answer = worker.call("status", Duration::seconds(20));

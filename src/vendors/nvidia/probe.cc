@@ -19,6 +19,9 @@ namespace {
 constexpr uint64_t kEventMask =
     static_cast<uint64_t>(nvmlEventTypeXidCriticalError) | static_cast<uint64_t>(nvmlEventTypeDoubleBitEccError);
 constexpr int kMaxEventsPerCall = 256;
+// What a driver says beyond these is an error of its own, and no reason to take memory or time for it.
+constexpr unsigned kMaxCards = 1024;
+constexpr size_t kMaxProcesses = 16384;
 
 template <typename Function, typename... Arguments>
 nvmlReturn_t call(Function function, Arguments... arguments) {
@@ -37,7 +40,7 @@ std::string text_of(Function function, nvmlDevice_t device) {
 template <typename Info, typename Function>
 Result<std::vector<Info>> list_processes(Function function, nvmlDevice_t device) {
   std::vector<Info> infos(64);
-  for (int attempt = 0; attempt < 8; ++attempt) {
+  while (true) {
     auto count = static_cast<unsigned>(infos.size());
     const nvmlReturn_t code = call(function, device, &count, infos.data());
     if (code == NVML_SUCCESS) {
@@ -45,17 +48,17 @@ Result<std::vector<Info>> list_processes(Function function, nvmlDevice_t device)
       return infos;
     }
     if (code != NVML_ERROR_INSUFFICIENT_SIZE) return fail(Code::kUnsupported, "no process list");
-    infos.resize(std::max<size_t>(count, infos.size()) * 2);
+    if (infos.size() >= kMaxProcesses) return fail(Code::kUnsupported, "the process list does not stop growing");
+    infos.resize(std::min(std::max<size_t>(count, infos.size()) * 2, kMaxProcesses));
   }
-  return fail(Code::kUnsupported, "the process list does not stop growing");
 }
 
 // A process may have a compute and a graphics context: its memory is the larger report, not the sum, as both count the
 // same.
 template <typename Info>
-void add_processes(std::map<int64_t, int64_t>& memory_by_pid, const std::vector<Info>& infos) {
+void add_processes(std::map<int64_t, int64_t>& memory_by_pid, const std::vector<Info>& infos, int64_t card_bytes) {
   for (const Info& info : infos) {
-    const bool known = info.usedGpuMemory != ~0ULL;
+    const bool known = info.usedGpuMemory <= static_cast<uint64_t>(card_bytes);
     const int64_t bytes = known ? static_cast<int64_t>(info.usedGpuMemory) : -1;
     const auto [entry, fresh] = memory_by_pid.emplace(static_cast<int64_t>(info.pid), bytes);
     if (!fresh) entry->second = std::max(entry->second, bytes);
@@ -73,6 +76,7 @@ struct Probe::Impl {
   struct Handle {
     std::string uuid;
     nvmlDevice_t device = nullptr;
+    int64_t memory_bytes = 0;
   };
 
   ProbeOptions options;
@@ -93,7 +97,7 @@ struct Probe::Impl {
   [[nodiscard]] Verdict verdict(nvmlDevice_t device) const;
   void read_memory(nvmlDevice_t device, CardStatus& status, Verdict& health) const;
   void read_sensors(nvmlDevice_t device, CardStatus& status) const;
-  [[nodiscard]] std::vector<CardProcess> processes(nvmlDevice_t device) const;
+  [[nodiscard]] std::vector<CardProcess> processes(const Handle& handle) const;
   std::vector<HealthEvent> drain_events() const;
 };
 
@@ -136,11 +140,18 @@ void Probe::Impl::enumerate() {
     detail = "nvmlDeviceGetCount: " + library->error_text(code);
     return;
   }
+  if (count > kMaxCards) {
+    state = LibraryState::kInitFailed;
+    detail = fmt::format("nvmlDeviceGetCount: {} cards", count);
+    return;
+  }
   for (unsigned index = 0; index < count; ++index) {
     nvmlDevice_t device = nullptr;
     if (api().handle_by_index(index, &device) != NVML_SUCCESS) continue;  // lost, or not for this container
     std::string uuid = text_of(api().uuid, device);
-    if (!uuid.empty()) handles.push_back({std::move(uuid), device});
+    // Two cards of one name cannot be told apart by anything that looks for it later.
+    if (uuid.empty() || std::ranges::find(handles, uuid, &Handle::uuid) != handles.end()) continue;
+    handles.push_back({std::move(uuid), device, total_memory(device)});
   }
 }
 
@@ -175,7 +186,7 @@ Result<Card> Probe::Impl::describe(const Handle& handle, int64_t index) const {
     return fail(Code::kUnavailable, "no minor number of " + handle.uuid);
   }
   card.minor = minor_number;
-  card.memory_bytes = total_memory(handle.device);
+  card.memory_bytes = handle.memory_bytes;
   if (card.memory_bytes <= 0) return fail(Code::kUnavailable, "no memory size of " + handle.uuid);
   nvmlDeviceArchitecture_t architecture = 0;
   if (call(api().architecture, handle.device, &architecture) == NVML_SUCCESS) {
@@ -244,15 +255,16 @@ void Probe::Impl::read_sensors(nvmlDevice_t device, CardStatus& status) const {
   if (call(api().power, device, &value) == NVML_SUCCESS) status.power_milliwatts = value;
 }
 
-std::vector<CardProcess> Probe::Impl::processes(nvmlDevice_t device) const {
+std::vector<CardProcess> Probe::Impl::processes(const Handle& handle) const {
+  const nvmlDevice_t device = handle.device;
   std::map<int64_t, int64_t> memory_by_pid;
   if (const auto compute = list_processes<nvmlProcessInfo_t>(api().compute_processes, device)) {
-    add_processes(memory_by_pid, *compute);
+    add_processes(memory_by_pid, *compute, handle.memory_bytes);
   } else if (const auto old = list_processes<nvmlProcessInfo_v1_t>(api().compute_processes_v1, device)) {
-    add_processes(memory_by_pid, *old);
+    add_processes(memory_by_pid, *old, handle.memory_bytes);
   }
   if (const auto graphics = list_processes<nvmlProcessInfo_t>(api().graphics_processes, device)) {
-    add_processes(memory_by_pid, *graphics);
+    add_processes(memory_by_pid, *graphics, handle.memory_bytes);
   }
   std::vector<CardProcess> result;
   result.reserve(memory_by_pid.size());
@@ -313,7 +325,7 @@ StatusReport Probe::status() {
     Verdict health = impl_->verdict(handle.device);
     impl_->read_memory(handle.device, status, health);
     impl_->read_sensors(handle.device, status);
-    status.processes = impl_->processes(handle.device);
+    status.processes = impl_->processes(handle);
     status.healthy = health.healthy;
     status.health_message = health.message;
     report.cards.push_back(std::move(status));

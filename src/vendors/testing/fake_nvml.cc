@@ -1,7 +1,7 @@
 // An NVML with two cards for the tests of the worker: not a simulator, only the few calls that discovery needs, and
 // faults.
-//   FAKE_NVML_FAULT=init|hang|crash|lost|xid|old   read at each call, from the file named by FAKE_NVML_FAULT_FILE if
-//   set
+//   init|hang|crash|lost|xid|one|many|twins|endless|huge   read at each call from the file that FAKE_NVML_FAULT_FILE
+//   names
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <nvml.h>
 #include <unistd.h>
@@ -63,7 +63,7 @@ EXPORT nvmlReturn_t nvmlInit_v2() {
 }
 EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned* count) {
   misbehave();
-  *count = has_fault("one") ? 1 : 2;
+  *count = has_fault("one") ? 1 : (has_fault("many") ? 0xffffffffu : 2);
   return NVML_SUCCESS;
 }
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t* device) {
@@ -71,7 +71,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t* 
   return NVML_SUCCESS;
 }
 EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* text, unsigned size) {
-  std::snprintf(text, size, "GPU-fake-%u", index_of(device));
+  std::snprintf(text, size, "GPU-fake-%u", has_fault("twins") ? 0 : index_of(device));
   return NVML_SUCCESS;
 }
 EXPORT nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t, char* text, unsigned size) {
@@ -111,8 +111,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device,
                                                             nvmlProcessInfo_v2_t* infos) {
   const unsigned pid = index_of(device) == 1 ? pid_of_test() : 0;
   const unsigned have = index_of(device) == 0 ? 100 : (pid != 0 ? 1 : 0);
-  if (*count < have) {
-    *count = have;
+  if (*count < have || has_fault("endless")) {
+    *count = has_fault("endless") ? 0xfffffff0u : have;
     return NVML_ERROR_INSUFFICIENT_SIZE;
   }
   *count = have;
@@ -120,7 +120,9 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device,
     infos[0] = {pid, 512ULL << 20, 0, 0};
     return NVML_SUCCESS;
   }
-  for (unsigned i = 0; i < have; ++i) infos[i] = {kNoSuchPid + i, i == 1 ? ~0ULL : 1ULL << 20, 0, 0};
+  for (unsigned i = 0; i < have; ++i) {
+    infos[i] = {kNoSuchPid + i, i == 1 ? ~0ULL : 1ULL << (has_fault("huge") ? 62 : 20), 0, 0};
+  }
   return NVML_SUCCESS;
 }
 EXPORT nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t* set) {
