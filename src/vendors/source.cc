@@ -114,10 +114,29 @@ void CardSource::merge(Inventory found) {
   state_.inventory = std::move(found);
 }
 
+// Takes in what was reported and lets go of what has passed.
+void CardSource::hold_events(const StatusReport& report) {
+  const int64_t now = clock_.monotonic_nanos();
+  for (auto at = events_.begin(); at != events_.end();) {
+    Held& held = at->second;
+    const bool here = std::ranges::find(report.cards, at->first, &CardStatus::uuid) != report.cards.end();
+    const bool is_back = here && held.away;
+    held.away = !here;
+    const bool passed = !held.event.needs_reset && now - held.since_nanos >= options_.event_hold.nanos;
+    at = is_back || passed ? events_.erase(at) : std::next(at);
+  }
+  for (const HealthEvent& event : report.events) {
+    Held& held = events_[event.uuid];
+    held.since_nanos = now;
+    // What needs a reset is not forgotten for a lesser event that comes later.
+    if (event.needs_reset || !held.event.needs_reset) held.event = event;
+  }
+}
+
 void CardSource::judge(const StatusReport& report) {
   const std::lock_guard lock(mutex_);
   failures_in_row_ = 0;
-  for (const HealthEvent& event : report.events) events_[event.uuid] = event.message;
+  hold_events(report);
   for (Card& card : state_.inventory.cards) {
     const auto status = std::ranges::find(report.cards, card.uuid, &CardStatus::uuid);
     const auto event = events_.find(card.uuid);
@@ -129,7 +148,7 @@ void CardSource::judge(const StatusReport& report) {
       card.health_message = status->health_message;
     } else if (event != events_.end()) {
       card.healthy = false;
-      card.health_message = event->second;
+      card.health_message = event->second.event.message;
     } else {
       card.healthy = true;
       card.health_message.clear();

@@ -25,7 +25,8 @@ struct SourceOptions {
   Duration deadline = Duration::seconds(4);  // of one call
   int64_t failures_until_unhealthy = 3;      // calls in a row
   Duration discover_interval = Duration::seconds(60);
-  std::string memory_file = {};  // where the last known inventory is kept; empty: nowhere
+  Duration event_hold = Duration::seconds(600);  // a card is unhealthy for so long after the last event of its
+  std::string memory_file = {};                  // where the last known inventory is kept; empty: nowhere
 };
 
 struct Snapshot {
@@ -53,6 +54,7 @@ class CardSource {
   void save_memory() const;
   void merge(Inventory found);
   void judge(const StatusReport& report);
+  void hold_events(const StatusReport& report);
   void note_failure(const std::string& why);
 
   const SourceOptions options_;
@@ -60,7 +62,13 @@ class CardSource {
   const Clock& clock_;
   mutable std::mutex mutex_;
   Snapshot state_;
-  std::map<std::string, std::string> events_;   // uuid -> what the driver reported once; kept while this process lives
+  // What the driver reported once, by uuid. An event that a reset ends stays until the card was away and is back.
+  struct Held {
+    HealthEvent event;
+    int64_t since_nanos = 0;
+    bool away = false;
+  };
+  std::map<std::string, Held> events_;
   std::map<std::string, std::string> missing_;  // uuid -> why
   int64_t failures_in_row_ = 0;
   bool discovered_ = false;

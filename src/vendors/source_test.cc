@@ -95,6 +95,35 @@ TEST(CardSource, ACardInThePlaceOfAVanishedOneComesFirst) {
   EXPECT_FALSE(cards[1].healthy);
 }
 
+TEST(CardSource, AnEventPassesAndOneThatNeedsAResetStaysUntilTheCardIsBack) {
+  FakeVendor vendor;
+  ManualClock clock(Time{0});
+  CardSource source({.discover_interval = Duration::seconds(60), .event_hold = Duration::seconds(600)}, vendor.ask(),
+                    clock);
+  const auto message_of = [&](size_t index) {
+    source.refresh();
+    return source.snapshot().inventory.cards.at(index).health_message;
+  };
+  vendor.report.events = {{"a", "XID 63", false}, {"b", "XID 79", true}};
+  EXPECT_EQ(message_of(0), "XID 63");
+  EXPECT_EQ(message_of(1), "XID 79");
+  clock.advance(Duration::seconds(599));
+  vendor.report.events = {{"a", "XID 63", false}};
+  EXPECT_EQ(message_of(0), "XID 63");
+  vendor.report.events = {{"b", "XID 63", false}};
+  clock.advance(Duration::seconds(599));
+  EXPECT_EQ(message_of(0), "XID 63") << "the second event counts anew";
+  EXPECT_EQ(message_of(1), "XID 79") << "a lesser event does not hide it";
+  vendor.report.events.clear();
+  clock.advance(Duration::seconds(600));
+  EXPECT_EQ(message_of(0), "");
+  EXPECT_EQ(message_of(1), "XID 79");
+  vendor.report.cards.pop_back();
+  EXPECT_NE(message_of(1), "") << "it is being reset";
+  vendor.answer_for_all();
+  EXPECT_EQ(message_of(1), "");
+}
+
 TEST(CardSource, AsksForTheCardsSeldomAndForTheStatusAlways) {
   FakeVendor vendor;
   ManualClock clock(Time{0});

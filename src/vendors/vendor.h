@@ -68,7 +68,8 @@ struct Inventory {
 // Something that the driver reported once; it will not report it again, so the receiver has to remember it.
 struct HealthEvent {
   std::string uuid;
-  std::string message;  // "XID 79"
+  std::string message;       // "XID 79"
+  bool needs_reset = false;  // only a reset of the card ends what it tells of
 };
 
 struct StatusReport {

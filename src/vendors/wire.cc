@@ -105,7 +105,9 @@ std::string status_json(const StatusReport& report) {
   json cards = json::array();
   for (const CardStatus& status : report.cards) cards.push_back(to_json(status));
   json events = json::array();
-  for (const HealthEvent& event : report.events) events.push_back({{"uuid", event.uuid}, {"message", event.message}});
+  for (const HealthEvent& event : report.events) {
+    events.push_back({{"uuid", event.uuid}, {"message", event.message}, {"needsReset", event.needs_reset}});
+  }
   return dump({{"state", static_cast<int>(report.state)},
                {"detail", report.detail},
                {"cards", std::move(cards)},
@@ -134,7 +136,8 @@ Result<StatusReport> parse_status(std::string_view text) {
     in.at("detail").get_to(report.detail);
     for (const json& status : in.at("cards")) report.cards.push_back(status_of(status));
     for (const json& event : in.at("events")) {
-      report.events.push_back({event.at("uuid").get<std::string>(), event.at("message").get<std::string>()});
+      report.events.push_back({event.at("uuid").get<std::string>(), event.at("message").get<std::string>(),
+                               event.at("needsReset").get<bool>()});
     }
     return report;
   } catch (const json::exception& error) {

@@ -193,6 +193,11 @@ Result<void> Worker::ensure_started() {
   if (clock_.monotonic_nanos() < not_before_nanos_) {
     return fail(Code::kUnavailable, "the vendor library's process died and is not started again yet");
   }
+  if (stuck_.size() >= options_.most_stuck) {
+    return fail(Code::kUnavailable,
+                fmt::format("{} killed processes of the vendor library are stuck in the kernel; no more are started",
+                            stuck_.size()));
+  }
   std::array<int, 2> pair{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) return fail_errno("socketpair", errno);
   UniqueFd ours(pair[0]);

@@ -30,6 +30,8 @@ struct WorkerOptions {
   std::vector<std::string> command;                // argv; command[0] is the path of the program
   Duration first_backoff = Duration::millis(200);  // doubled by each failure in a row
   Duration longest_backoff = Duration::seconds(30);
+  size_t most_stuck =
+      4;  // killed processes that do not end because their driver does not let them: no more are started
 };
 
 // Parent. Starts the process at the first call, and again after it died, not sooner than its back-off.

@@ -1,10 +1,15 @@
 #include "vendors/worker.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
+#include <memory>
 
 #include "base/file.h"
 #include "vendors/source.h"
@@ -218,6 +223,81 @@ TEST_F(WorkerTest, AnXidIsRememberedOverARestartOfTheWorker) {
   EXPECT_TRUE(snapshot.current);
   EXPECT_EQ(snapshot.inventory.cards[0].health_message, "XID 79");
   EXPECT_TRUE(snapshot.inventory.cards[1].healthy);
+}
+
+TEST_F(WorkerTest, EccErrorsAreNewsOnlyWhenTheyGrow) {
+  Worker worker(options(fake_library()), clock_);
+  const auto events = [&] { return parse_status(*worker.call("status", Duration::seconds(20)))->events; };
+  EXPECT_TRUE(events().empty());
+  set_fault("ecc");
+  const std::vector<HealthEvent> first = events();
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_EQ(first[0].uuid, "GPU-fake-0");
+  EXPECT_EQ(first[0].message, "uncorrectable ECC errors: 3");
+  EXPECT_FALSE(first[0].needs_reset);
+  EXPECT_TRUE(events().empty());
+  set_fault("none");
+  EXPECT_TRUE(events().empty()) << "a reset sets the count to zero";
+  set_fault("ecc");
+  EXPECT_EQ(events().size(), 1U);
+}
+
+// Stands for a library that is stuck in the kernel: while another process traces a dead one, its parent cannot reap it.
+class Tracer {
+ public:
+  explicit Tracer(pid_t traced) {
+    std::array<int, 2> ends{};
+    if (::pipe(ends.data()) != 0) return;
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const char ok = ::ptrace(PTRACE_SEIZE, traced, nullptr, nullptr) == 0 ? '1' : '0';
+      if (::write(ends[1], &ok, 1) != 1) ::_exit(1);
+      while (true) ::pause();
+    }
+    char ok = '0';
+    attached_ = ::read(ends[0], &ok, 1) == 1 && ok == '1';
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+  ~Tracer() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
+  [[nodiscard]] bool attached() const { return attached_; }
+
+ private:
+  pid_t pid_ = -1;
+  bool attached_ = false;
+};
+
+// The one child of this process that runs the worker's program.
+pid_t worker_pid() {
+  for (const std::string& name : list_directory("/proc").value_or(std::vector<std::string>{})) {
+    const std::string stat = read_file("/proc/" + name + "/stat").value_or("");
+    const size_t close = stat.rfind(')');
+    if (close == std::string::npos || stat.find("(vendor_worker_f") == std::string::npos) continue;
+    if (std::stoi(stat.substr(close + 4)) == ::getpid()) return std::stoi(name);
+  }
+  return -1;
+}
+
+TEST_F(WorkerTest, ProcessesThatAreStuckInTheKernelDoNotPileUp) {
+  WorkerOptions limited = options(fake_library());
+  limited.most_stuck = 1;
+  Worker worker(limited, clock_);
+  ASSERT_TRUE(worker.call("cards", Duration::seconds(20)));
+  const auto tracer = std::make_unique<Tracer>(worker_pid());
+  if (!tracer->attached()) GTEST_SKIP() << "no right to trace";
+  set_fault("hang");
+  ASSERT_FALSE(worker.call("status", Duration::millis(50)));
+  ::usleep(20'000);  // its back-off
+  const auto refused = worker.call("status", Duration::millis(50));
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("stuck"), std::string::npos) << refused.error().text();
+  EXPECT_EQ(worker.starts(), 1);
 }
 
 }  // namespace

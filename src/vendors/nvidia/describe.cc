@@ -41,6 +41,11 @@ bool is_application_xid(uint64_t xid) {
   return std::ranges::find(kApplication, xid) != kApplication.end();
 }
 
+bool is_reset_xid(uint64_t xid) {
+  constexpr std::array<uint64_t, 14> kReset = {46, 48, 61, 62, 64, 74, 79, 95, 110, 119, 120, 136, 140, 154};
+  return std::ranges::find(kReset, xid) != kReset.end();
+}
+
 std::string pcie_root(const std::string& sysfs, const std::string& pci_bus_id) {
   if (pci_bus_id.empty()) return {};
   const std::string path = sysfs + "/bus/pci/devices/" + pci_bus_id;

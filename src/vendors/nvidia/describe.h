@@ -17,6 +17,8 @@ std::string cuda_version_text(int64_t version);
 
 // XIDs that a faulty program causes, not the card. (NVIDIA, "XID errors": application errors.)
 bool is_application_xid(uint64_t xid);
+// After which the vendor asks for a reset of the card, so that time alone heals nothing.
+bool is_reset_xid(uint64_t xid);
 
 // From <sysfs>/bus/pci/devices/<bus id>; empty and -1 where unknown.
 std::string pcie_root(const std::string& sysfs, const std::string& pci_bus_id);

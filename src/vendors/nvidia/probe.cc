@@ -6,6 +6,8 @@
 #include <array>
 #include <bit>
 #include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "vendors/nvidia/describe.h"
@@ -68,6 +70,7 @@ void add_processes(std::map<int64_t, int64_t>& memory_by_pid, const std::vector<
 struct Verdict {
   bool healthy = true;
   std::string message;
+  bool lost = false;
 };
 
 }  // namespace
@@ -86,6 +89,8 @@ struct Probe::Impl {
   std::unique_ptr<NvmlLibrary> library;
   std::vector<Handle> handles;
   nvmlEventSet_t events = nullptr;
+  std::map<std::string, uint64_t> ecc_errors;  // uuid -> as last seen
+  bool lost = false;                           // some card was: the library finds it again only after a new start
 
   [[nodiscard]] const NvmlApi& api() const { return library->api(); }
 
@@ -99,6 +104,7 @@ struct Probe::Impl {
   void read_sensors(nvmlDevice_t device, CardStatus& status) const;
   [[nodiscard]] std::vector<CardProcess> processes(const Handle& handle) const;
   std::vector<HealthEvent> drain_events() const;
+  std::optional<HealthEvent> new_ecc_errors(const Handle& handle);
 };
 
 void Probe::Impl::ensure_open() {
@@ -218,14 +224,13 @@ Verdict Probe::Impl::verdict(nvmlDevice_t device) const {
   unsigned long long errors = 0;
   const nvmlReturn_t code =
       call(api().total_ecc_errors, device, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC, &errors);
-  if (code == NVML_ERROR_GPU_IS_LOST) return {false, "the card is lost: " + library->error_text(code)};
-  if (code == NVML_SUCCESS && errors > 0) return {false, fmt::format("uncorrectable ECC errors: {}", errors)};
+  if (code == NVML_ERROR_GPU_IS_LOST) return {false, "the card is lost: " + library->error_text(code), true};
   unsigned corrected = 0;
   unsigned uncorrected = 0;
   unsigned pending = 0;
   unsigned failed = 0;
   if (call(api().remapped_rows, device, &corrected, &uncorrected, &pending, &failed) == NVML_SUCCESS && failed != 0) {
-    return {false, "row remapping failed"};
+    return {false, "row remapping failed", false};
   }
   return {};
 }
@@ -243,7 +248,7 @@ void Probe::Impl::read_memory(nvmlDevice_t device, CardStatus& status, Verdict& 
   if (code == NVML_SUCCESS) {
     status.memory_used_bytes = static_cast<int64_t>(memory.used);
   } else if (code != NVML_ERROR_FUNCTION_NOT_FOUND && code != NVML_ERROR_NOT_SUPPORTED && health.healthy) {
-    health = {false, "the card does not answer: " + library->error_text(code)};
+    health = {false, "the card does not answer: " + library->error_text(code), code == NVML_ERROR_GPU_IS_LOST};
   }
 }
 
@@ -282,12 +287,26 @@ std::vector<HealthEvent> Probe::Impl::drain_events() const {
     const auto by_handle = std::ranges::find(handles, data.device, &Handle::device);
     const std::string& name = uuid.empty() && by_handle != handles.end() ? by_handle->uuid : uuid;
     if (data.eventType == static_cast<uint64_t>(nvmlEventTypeXidCriticalError)) {
-      if (!is_application_xid(data.eventData)) result.push_back({name, fmt::format("XID {}", data.eventData)});
+      if (!is_application_xid(data.eventData)) {
+        result.push_back({name, fmt::format("XID {}", data.eventData), is_reset_xid(data.eventData)});
+      }
     } else {
-      result.push_back({name, "double-bit ECC error"});
+      result.push_back({name, "double-bit ECC error", false});
     }
   }
   return result;
+}
+
+// The driver counts since its last start or reset: only growth is news.
+std::optional<HealthEvent> Probe::Impl::new_ecc_errors(const Handle& handle) {
+  unsigned long long errors = 0;
+  if (call(api().total_ecc_errors, handle.device, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC, &errors) !=
+      NVML_SUCCESS) {
+    return std::nullopt;
+  }
+  const uint64_t before = std::exchange(ecc_errors[handle.uuid], errors);
+  if (errors <= before) return std::nullopt;
+  return HealthEvent{handle.uuid, fmt::format("uncorrectable ECC errors: {}", errors), false};
 }
 
 Probe::Probe(ProbeOptions options) : impl_(std::make_unique<Impl>()) {
@@ -296,6 +315,10 @@ Probe::Probe(ProbeOptions options) : impl_(std::make_unique<Impl>()) {
 Probe::~Probe() = default;
 
 Inventory Probe::discover() {
+  if (std::exchange(impl_->lost, false) && impl_->state == LibraryState::kOk) {
+    (void)call(impl_->api().shutdown);
+    impl_->state = LibraryState::kInitFailed;
+  }
   impl_->ensure_open();
   if (impl_->state == LibraryState::kOk) impl_->enumerate();
   Inventory result{impl_->state, impl_->detail, impl_->path, {}};
@@ -328,9 +351,13 @@ StatusReport Probe::status() {
     status.processes = impl_->processes(handle);
     status.healthy = health.healthy;
     status.health_message = health.message;
+    impl_->lost = impl_->lost || health.lost;
     report.cards.push_back(std::move(status));
   }
   report.events = impl_->drain_events();
+  for (const Impl::Handle& handle : impl_->handles) {
+    if (auto event = impl_->new_ecc_errors(handle)) report.events.push_back(*std::move(event));
+  }
   return report;
 }
 

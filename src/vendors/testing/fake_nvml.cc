@@ -1,7 +1,7 @@
 // An NVML with two cards for the tests of the worker: not a simulator, only the few calls that discovery needs, and
 // faults.
-//   init|hang|crash|lost|xid|one|many|twins|endless|huge   read at each call from the file that FAKE_NVML_FAULT_FILE
-//   names
+//   init|hang|crash|lost|xid|one|many|twins|endless|huge|ecc   read at each call from the file that
+//   FAKE_NVML_FAULT_FILE names
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <nvml.h>
 #include <unistd.h>
@@ -123,6 +123,11 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device,
   for (unsigned i = 0; i < have; ++i) {
     infos[i] = {kNoSuchPid + i, i == 1 ? ~0ULL : 1ULL << (has_fault("huge") ? 62 : 20), 0, 0};
   }
+  return NVML_SUCCESS;
+}
+EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t, nvmlEccCounterType_t,
+                                                unsigned long long* count) {
+  *count = has_fault("ecc") && index_of(device) == 0 ? 3 : 0;
   return NVML_SUCCESS;
 }
 EXPORT nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t* set) {
