@@ -9,15 +9,16 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 
 namespace heddle::agent {
 
-// Thread rule: any thread. acquire() blocks while another process holds the lock.
+// Thread rule: any thread. acquire() blocks while another process holds the lock, up to `patience`.
 class NodeLock {
  public:
-  static Result<std::unique_ptr<NodeLock>> open(const std::string& path);
+  static Result<std::unique_ptr<NodeLock>> open(const std::string& path, Duration patience);
 
   class Hold {
    public:
@@ -31,15 +32,17 @@ class NodeLock {
    private:
     NodeLock* lock_;
   };
-  // first: runs when this process did not hold the lock already, before anybody else here can go on.
+  // first: runs when this process did not hold the lock already, before anybody else here can go on. Errors:
+  // kUnavailable (another agent holds it for longer, as one that was stopped does).
   Result<Hold> acquire(const std::function<Result<void>()>& first);
 
  private:
-  explicit NodeLock(UniqueFd fd) : fd_(std::move(fd)) {}
+  NodeLock(UniqueFd fd, Duration patience) : fd_(std::move(fd)), patience_(patience) {}
   void release();
 
   UniqueFd fd_;
-  std::mutex mutex_;
+  const Duration patience_;
+  std::timed_mutex mutex_;
   int64_t holders_ = 0;
 };
 

@@ -64,7 +64,7 @@ Result<void> Preparer::start() {
   HEDDLE_CHECK_OK(make_directories(options_.cdi_root, 0755));
   const Result<std::string> boot = read_file(options_.boot_id_file, 4096);
   boot_id_ = boot ? boot->substr(0, boot->find('\n')) : std::string();
-  HEDDLE_TRY(node_lock_, NodeLock::open(options_.state_dir + "/node.lock"));
+  HEDDLE_TRY(node_lock_, NodeLock::open(options_.state_dir + "/node.lock", options_.lock_patience));
   HEDDLE_TRY(const NodeLock::Hold hold, node_lock_->acquire([] { return Result<void>(); }));
   HEDDLE_TRY(guard_, install_guard(options_.state_dir, options_.guard_library, options_.guard_hook));
   HEDDLE_CHECK_OK(reload());
@@ -84,12 +84,32 @@ Result<void> Preparer::reload() {
     if (record && record->uid == name) {
       found.push_back(*std::move(record));
     } else {
-      log_.error("a claim record cannot be read and is dropped", {{"folder", claim_dir(name)}});
+      log_.error("a claim record is damaged; its limits tell what it holds", {{"folder", claim_dir(name)}});
+      if (std::optional<ClaimRecord> salvaged = salvage(name)) found.push_back(*std::move(salvaged));
     }
   }
   const std::lock_guard lock(mutex_);
   records_ = std::move(found);
   return {};
+}
+
+std::optional<ClaimRecord> Preparer::salvage(const std::string& uid) const {
+  ClaimRecord record;
+  record.uid = uid;
+  for (const std::string& folder : list_directory(claim_dir(uid)).value_or(std::vector<std::string>())) {
+    const Result<std::string> text = read_file(claim_dir(uid) + "/" + folder + "/limits", size_t{1} << 20);
+    const Result<guard::ClaimLimits> limits = text ? guard::decode_limits(*text) : tl::unexpected(text.error());
+    if (!limits || limits->claim_uid != uid) continue;
+    for (const guard::DeviceLimit& limit : limits->devices) {
+      GrantedDevice device;
+      device.request = folder;
+      device.card_uuid = limit.uuid;
+      device.memory_bytes = limit.memory_bytes;
+      device.cores = limit.cores_percent;
+      record.devices.push_back(std::move(device));
+    }
+  }
+  return record.devices.empty() ? std::nullopt : std::optional(std::move(record));
 }
 
 // Each change of the set of records is followed by a new random generation, so that the other instance reads again.
@@ -122,6 +142,8 @@ void Preparer::remove_strays() {
   for (const ClaimRecord& record : records()) known.insert(record.uid);
   if (const auto names = list_directory(claims_dir())) {
     for (const std::string& name : *names) {
+      // A record that is there but cannot be read is of a claim that may be in use.
+      if (file_exists(claim_dir(name) + "/claim.json")) known.insert(name);
       if (!known.contains(name)) (void)remove_files(name);
     }
   }
@@ -146,6 +168,10 @@ Result<ClaimRecord> Preparer::reserve(ClaimRecord grant) {
   if (known == records_.end()) {
     HEDDLE_CHECK_OK(check_capacity(records_, grant));
     return records_.emplace_back(std::move(grant));
+  }
+  if (known->salvaged()) {
+    HEDDLE_CHECK_OK(check_capacity(records_, grant));
+    return *known = std::move(grant);
   }
   if (!same_cards(*known, grant)) {
     // Within one boot its containers may still run on the old cards; after a boot, device numbers may have moved.
@@ -288,7 +314,10 @@ void Preparer::forget(const std::string& claim_uid) {
 void Preparer::collect_guards() {
   const std::lock_guard lock(mutex_);
   std::set<std::string> used = {guard_.name};
-  for (const ClaimRecord& record : records_) used.insert(record.guard_version);
+  for (const ClaimRecord& record : records_) {
+    if (record.salvaged()) return;  // which guard its containers load is not known
+    used.insert(record.guard_version);
+  }
   if (const auto removed = remove_unused_guards(options_.state_dir, used); !removed) {
     log_.warning("an unused guard version cannot be removed", {{"why", removed.error().text()}});
   }
@@ -299,6 +328,7 @@ void Preparer::repair_all() {
     const Result<NodeLock::Hold> hold = node_lock_->acquire([this] { return reload_if_changed(); });
     if (!hold) return;
     const ClaimTurn turn(*this, record.uid);
+    if (record.salvaged()) continue;
     // It may have been unprepared, or prepared with other devices, since the list was taken.
     const std::vector<ClaimRecord> now = records();
     if (std::ranges::find(now, record) == now.end()) continue;

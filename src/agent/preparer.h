@@ -32,6 +32,7 @@ struct PreparerOptions {
   UsageKind usage = UsageKind::kTmpfs;
   vendors::nvidia::InjectionOptions injection;
   std::string boot_id_file = "/proc/sys/kernel/random/boot_id";
+  Duration lock_patience = Duration::seconds(10);  // with another agent of this node
   // Called with the name of each step before it is done; the tests of crashes end the process there.
   std::function<void(std::string_view step)> before_step = [](std::string_view) {};
 };
@@ -39,12 +40,13 @@ struct PreparerOptions {
 // Thread rule: any thread; calls for one claim wait for each other, calls for different claims run beside each other.
 class Preparer {
  public:
-  // Installs the guard, reads the records of before, and removes what a killed call left without a record.
+  // Installs the guard, reads the records of before, and removes what a killed call left without a record. Of a claim
+  // whose record is damaged the limits tell what it holds: it counts, and its files stay until it is unprepared.
   static Result<std::unique_ptr<Preparer>> open(PreparerOptions options, const Logger& log);
 
   // `grant` without guard_version and boot_id. Repeated: the same result, and what is missing on disk is made again.
   // Errors: kExhausted (the card's shares would exceed it), kConflict (prepared with other devices: Unprepare comes
-  // first), kNotFound (device node or driver files missing).
+  // first), kNotFound (device node or driver files missing), kUnavailable (another agent holds the state folder).
   Result<ClaimRecord> prepare(ClaimRecord grant);
 
   // Also for claims that were never prepared.
@@ -71,6 +73,7 @@ class Preparer {
   Result<void> write_record(const ClaimRecord& record);
   Result<void> write_cdi(const ClaimRecord& record, const FolderPlan& plan, const GuardFolder& folder);
   Result<void> remove_files(const std::string& claim_uid);
+  [[nodiscard]] std::optional<ClaimRecord> salvage(const std::string& uid) const;
   void remove_strays();
   void forget(const std::string& claim_uid);
   void collect_guards();

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -57,6 +58,11 @@ class PreparerTest : public testing::Test {
   }
   std::unique_ptr<Preparer> open() const {
     auto preparer = Preparer::open(options(), log_);
+    EXPECT_TRUE(preparer) << preparer.error().text();
+    return *std::move(preparer);
+  }
+  std::unique_ptr<Preparer> open_with(const PreparerOptions& with) const {
+    auto preparer = Preparer::open(with, log_);
     EXPECT_TRUE(preparer) << preparer.error().text();
     return *std::move(preparer);
   }
@@ -212,6 +218,71 @@ TEST_F(PreparerTest, TwoInstancesSeeEachOthersClaims) {
   ASSERT_TRUE(new_agent->unprepare("u1"));
   ASSERT_TRUE(old_agent->prepare(grant("u2", 5000))) << "and is free again";
   EXPECT_EQ(on_disk("u2"), kComplete);
+}
+
+TEST_F(PreparerTest, AStoppedAgentDoesNotStopTheNext) {
+  ASSERT_TRUE(open()->prepare(grant("u1", 5000)));
+  PreparerOptions impatient = options();
+  impatient.lock_patience = Duration::millis(50);
+  const auto preparer = open_with(impatient);
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {  // stopped in the middle of a Prepare
+    auto other = Preparer::open(options([&](std::string_view step) {
+                                  if (step != "limits") return;
+                                  if (::write(ends[1], "x", 1) == 1) ::pause();
+                                }),
+                                log_);
+    if (other) (void)(*other)->prepare(grant("u2", 1000));
+    ::_exit(0);
+  }
+  char held = 0;
+  ASSERT_EQ(::read(ends[0], &held, 1), 1);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      const auto refused = preparer->prepare(grant("v" + std::to_string(i), 100));
+      EXPECT_TRUE(!refused && refused.error().code == Code::kUnavailable);
+      EXPECT_FALSE(preparer->unprepare("u1"));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_FALSE(Preparer::open(impatient, log_)) << "nor does a new one start beside it";
+  ::kill(child, SIGKILL);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(preparer->unprepare("u1"));
+  EXPECT_TRUE(preparer->unprepare("u2"));
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST_F(PreparerTest, ADamagedRecordStillCountsAndItsContainersCanRestart) {
+  {
+    const auto preparer = open();
+    ASSERT_TRUE(preparer->prepare(grant("u1", 5000)));
+    ASSERT_TRUE(preparer->prepare(grant("u2", 1000)));
+  }
+  const std::vector<std::string> guards = *list_directory(dir_ + "/state/guard");
+  ASSERT_TRUE(write_file_atomic(dir_ + "/guard.so", "a new guard", 0644));
+  const std::string cdi = *read_file(cdi_file(dir_ + "/cdi", "u1"));
+  for (const char* content : {"", "{\"format\":99}", "\x01\x02"}) {
+    ASSERT_TRUE(write_file_atomic(dir_ + "/state/claims/u1/claim.json", content, 0600));
+    const auto preparer = open();
+    preparer->repair_all();
+    EXPECT_EQ(*read_file(cdi_file(dir_ + "/cdi", "u1")), cdi) << "a container that restarts needs it";
+    EXPECT_EQ(on_disk("u1"), kComplete);
+    EXPECT_TRUE(file_exists(dir_ + "/state/guard/" + guards.at(0))) << "as does the guard that it loads";
+    EXPECT_FALSE(preparer->prepare(grant("u3", 3000))) << "5000 and 1000 of 8192 MiB are taken";
+    EXPECT_EQ(preparer->records().size(), 2U);
+  }
+  ASSERT_TRUE(open()->prepare(grant("u1", 5000))) << "the kubelet asks again: it is whole again";
+  EXPECT_EQ(open()->records().at(0).name, "c-u1");
+  ASSERT_TRUE(write_file_atomic(dir_ + "/state/claims/u1/claim.json", "", 0600));
+  const auto preparer = open();
+  ASSERT_TRUE(preparer->unprepare("u1"));
+  EXPECT_EQ(on_disk("u1"), "");
+  ASSERT_TRUE(preparer->prepare(grant("u3", 7000)));
 }
 
 TEST_F(PreparerTest, ParallelCallsNeverGrantTwice) {

@@ -40,7 +40,9 @@ struct ClaimRecord {
   std::string guard_version;           // the folder of the guard that its containers load
   std::string boot_id;                 // of the machine when it was prepared
 
-  [[nodiscard]] std::string key() const { return name_space + "/" + name; }
+  // Made from the limits of a claim whose own record was damaged: it counts, but nothing can be made from it.
+  [[nodiscard]] bool salvaged() const { return name.empty(); }
+  [[nodiscard]] std::string key() const { return salvaged() ? "claim " + uid : name_space + "/" + name; }
   friend bool operator==(const ClaimRecord&, const ClaimRecord&) = default;
 };
 
