@@ -9,6 +9,9 @@
 #include <sys/mount.h>
 #include <sys/wait.h>
 
+#include <atomic>
+#include <optional>
+#include <random>
 #include <thread>
 
 #include "base/file.h"
@@ -231,6 +234,13 @@ TEST_F(AgentTest, PublishesOnceAndAgainAfterAWipe) {
   EXPECT_EQ(api_.slice_writes(), 3);
 }
 
+TEST_F(AgentTest, PublishesAgainWhatIsWipedBeforeTheAnswerToItsWriteCame) {
+  api_.wipe_next_before_its_answer();
+  start();
+  ASSERT_TRUE(eventually([&] { return api_.slice_writes() >= 1; }));
+  ASSERT_TRUE(eventually([&] { return api_.slice_writes() >= 2 && api_.list(kSlices).size() == 1; }));
+}
+
 TEST_F(AgentTest, TaintsCardsThatADevicePluginServesAndRefusesThem) {
   api_.put("/api/v1/nodes/node-1", {{"kind", "Node"},
                                     {"metadata", {{"name", "node-1"}, {"uid", "node-uid"}}},
@@ -300,6 +310,108 @@ TEST_F(AgentTest, PreparesABatchIdempotentlyAndAcrossKills) {
   EXPECT_EQ(unprepare("unknown"), "");
   EXPECT_FALSE(has_cdi("u1"));
   EXPECT_EQ(prepare({"u3"}).claims().at("u3").error(), "");
+}
+
+TEST_F(AgentTest, RefusesAContainerWithTwoClaims) {
+  const auto put_pod = [&](const std::string& name, const json& containers) {
+    api_.put("/api/v1/namespaces/ns/pods/" + name,
+             {{"kind", "Pod"},
+              {"apiVersion", "v1"},
+              {"metadata", {{"name", name}, {"namespace", "ns"}, {"uid", name + "-uid"}}},
+              {"spec",
+               {{"nodeName", "node-1"},
+                {"containers", containers},
+                {"resourceClaims", json::array({{{"name", "x"}, {"resourceClaimName", "c-u1"}},
+                                                {{"name", "y"}, {"resourceClaimName", "c-u2"}}})}}}});
+  };
+  const auto container = [](const std::string& name, const std::vector<std::string>& claims) {
+    json used = json::array();
+    for (const std::string& claim : claims) used.push_back({{"name", claim}});
+    return json{{"name", name}, {"image", "i"}, {"resources", {{"claims", std::move(used)}}}};
+  };
+  start();
+  put_pod("pod", json::array({container("main", {"x", "y"})}));
+  put_claim("u1", "1Gi", 10, "gpu-0", "pod-uid");
+  put_claim("u2", "1Gi", 10, "gpu-1", "pod-uid");
+  const auto both = prepare({"u1", "u2"});
+  for (const char* uid : {"u1", "u2"}) {
+    EXPECT_NE(both.claims().at(uid).error().find("in one claim"), std::string::npos) << both.claims().at(uid).error();
+    EXPECT_FALSE(has_cdi(uid));
+  }
+  // The kubelet names only the second when the first is prepared for another pod.
+  put_pod("other", json::array({container("main", {"x"})}));
+  put_claim("u1", "1Gi", 10, "gpu-0", "other-uid");
+  EXPECT_EQ(prepare({"u1"}).claims().at("u1").error(), "");
+  EXPECT_NE(prepare({"u2"}).claims().at("u2").error(), "");
+  put_pod("pod", json::array({container("a", {"x"}), container("b", {"y"})}));
+  ASSERT_TRUE(eventually([&] { return prepare({"u2"}).claims().at("u2").error().empty(); })) << "one a container";
+}
+
+// Three pods take their turns on a card that has room for two of them while the agent dies again and again.
+TEST_F(AgentTest, DyingAtRandomMomentsUnderLoadLosesNothingAndLeavesNothing) {
+  constexpr int kPods = 4;
+  constexpr int kDeaths = 12;
+  for (int i = 0; i < kPods; ++i) put_claim("k" + std::to_string(i), "3Gi", 20);
+  start();
+  std::atomic<bool> ends = false;
+  std::atomic<int> held = 0;
+  std::atomic<int> granted = 0;
+  const auto call_prepare = [&](const std::string& uid) -> std::optional<std::string> {
+    dra::NodePrepareResourcesRequest request;
+    auto* claim = request.add_claims();
+    claim->set_namespace_("ns");
+    claim->set_name("c-" + uid);
+    claim->set_uid(uid);
+    dra::NodePrepareResourcesResponse response;
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
+    const auto stub = dra::DRAPlugin::NewStub(connect(plugin_socket()));
+    if (!stub->NodePrepareResources(&context, request, &response).ok()) return std::nullopt;
+    return response.claims().at(uid).error();
+  };
+  const auto call_unprepare = [&](const std::string& uid) {
+    dra::NodeUnprepareResourcesRequest request;
+    auto* claim = request.add_claims();
+    claim->set_namespace_("ns");
+    claim->set_name("c-" + uid);
+    claim->set_uid(uid);
+    dra::NodeUnprepareResourcesResponse response;
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
+    const auto stub = dra::DRAPlugin::NewStub(connect(plugin_socket()));
+    return stub->NodeUnprepareResources(&context, request, &response).ok() && response.claims().at(uid).error().empty();
+  };
+  std::vector<std::thread> pods;
+  for (int i = 0; i < kPods; ++i) {
+    pods.emplace_back([&, uid = "k" + std::to_string(i)] {
+      while (!ends) {
+        const std::optional<std::string> error = call_prepare(uid);
+        if (error && error->empty()) {
+          ++granted;
+          EXPECT_LE(++held, 2) << "8 GiB hold two shares of 3 GiB";
+          EXPECT_TRUE(has_cdi(uid)) << "what was answered is there";
+          EXPECT_TRUE(file_exists(dir_ + "/state/claims/" + uid + "/gpu/limits"));
+          --held;
+        }
+        while (!call_unprepare(uid)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+    });
+  }
+  std::minstd_rand random(7);
+  for (int death = 0; death < kDeaths; ++death) {
+    const int before = granted;
+    ASSERT_TRUE(eventually([&] { return granted > before; })) << "after " << death << " deaths";
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 30000));
+    stop(SIGKILL);
+    start();
+  }
+  ends = true;
+  for (std::thread& pod : pods) pod.join();
+  EXPECT_TRUE(list_directory(dir_ + "/state/claims")->empty());
+  EXPECT_TRUE(list_directory(dir_ + "/cdi")->empty());
+  EXPECT_EQ(read_file("/proc/self/mounts")->find(dir_), std::string::npos) << "no mount is left";
+  EXPECT_EQ(prepare({"k0"}).claims().at("k0").error(), "");
+  ASSERT_EQ(unprepare("k0"), "");
 }
 
 TEST_F(AgentTest, AClaimThatEndedUnseenGivesWay) {

@@ -44,6 +44,11 @@ class FakeApi {
     }
     return found;
   }
+  // The next object that is created is deleted before its creator has the answer.
+  void wipe_next_before_its_answer() {
+    const std::lock_guard lock(mutex_);
+    wipe_next_ = true;
+  }
   [[nodiscard]] int64_t slice_writes() const {
     const std::lock_guard lock(mutex_);
     return slice_writes_;
@@ -118,7 +123,18 @@ class FakeApi {
     }
     count(path);
     put(own, object);
-    return {method == "POST" ? 201 : 200, list(own).at(own).dump()};
+    const std::string answer = list(own).at(own).dump();
+    if (method == "POST" && take_wipe()) {
+      ::usleep(20'000);  // so that the streams tell of the one and of the other
+      remove(own);
+      ::usleep(100'000);
+    }
+    return {method == "POST" ? 201 : 200, answer};
+  }
+
+  bool take_wipe() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(wipe_next_, false);
   }
 
   void count(const std::string& path) {
@@ -150,6 +166,7 @@ class FakeApi {
   std::vector<Change> history_;
   int64_t version_ = 100;
   int64_t slice_writes_ = 0;
+  bool wipe_next_ = false;
   kube::testing::RawServer server_{[this](kube::testing::RawConnection& connection) { serve(connection); }};
 };
 

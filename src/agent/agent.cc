@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <future>
 #include <latch>
 #include <thread>
 
@@ -58,6 +59,16 @@ Claims read_claims(kube::Client& client, const std::vector<ClaimName>& names) {
   return claims;
 }
 
+Result<model::Pod> read_pod(kube::Client& client, const std::string& name_space, const std::string& name) {
+  kube::Request request;
+  request.path = fmt::format("/api/v1/namespaces/{}/pods/{}", name_space, name);
+  const auto answer = std::make_shared<std::promise<Result<kube::Response>>>();
+  client.send(std::move(request),
+              [answer](Result<kube::Response> response) { answer->set_value(std::move(response)); });
+  HEDDLE_TRY(const kube::Response response, answer->get_future().get());
+  return codec::parse_pod(response.body);
+}
+
 class Agent {
  public:
   Agent(const AgentOptions& options, kube::Client& client, const Clock& clock, const Logger& log)
@@ -80,7 +91,8 @@ class Agent {
     claims_ = std::make_unique<ClaimService>(
         *preparer_,
         ClaimServicePorts{[this](const auto& names) { return read_claims(client_, names); },
-                          [this] { return node_cards(); }},
+                          [this] { return node_cards(); },
+                          [this](const auto& name_space, const auto& pod) { return containers(name_space, pod); }},
         log_);
     HEDDLE_CHECK_OK(start_metrics());
     std::thread supervise([this] { supervise_loop(); });
@@ -129,6 +141,16 @@ class Agent {
     }
     const std::vector<vendors::Card> cards = source_.snapshot().inventory.cards;
     return NodeCards{options_.node_name, cards, foreign(cards, state)};
+  }
+
+  // The watch may be behind the kubelet: a pod that it does not know yet is read.
+  Result<std::vector<ContainerClaims>> containers(const std::string& name_space, const PodReference& pod) {
+    if (std::optional<PodInfo> known = view_->pod(pod.uid)) return std::move(known->containers);
+    Result<model::Pod> found = read_pod(client_, name_space, pod.name);
+    const bool gone = !found ? found.error().code == Code::kNotFound : found->meta.uid != pod.uid;
+    if (gone) return std::vector<ContainerClaims>();
+    if (!found) return tl::unexpected(found.error());
+    return pod_info(*found).containers;
   }
 
   std::map<std::string, std::string> foreign(const std::vector<vendors::Card>& cards, const NodeState& state) const {
@@ -263,7 +285,8 @@ class Agent {
   bool look(Supervisor& supervisor, const NodeState& state) {
     const vendors::Snapshot snapshot = source_.snapshot();
     if (!state.pods_synced || !state.slices_synced || !state.node) return false;
-    const std::vector<Grant> granted = grants(state, preparer_->records());
+    const std::vector<ClaimRecord> records = preparer_->records();
+    const std::vector<Grant> granted = grants(state, records);
     if (!looked_ && snapshot.current) {
       note_in_use(snapshot.statuses, granted);
       source_.forget_missing([this](const std::string& uuid) { return is_held(uuid); });
@@ -282,6 +305,12 @@ class Agent {
     {
       const std::lock_guard lock(mutex_);
       for (const auto& [uuid, processes] : in_use_) report_only.insert(uuid);
+    }
+    // Whose processes those of a claim with a damaged record are is not known.
+    for (const ClaimRecord& record : records) {
+      for (const GrantedDevice& device : record.devices) {
+        if (record.salvaged()) report_only.insert(device.card_uuid);
+      }
     }
     const Supervisor::Outcome outcome = supervisor.look(cards, granted, report_only);
     const std::lock_guard lock(mutex_);

@@ -95,6 +95,21 @@ Result<ClaimRecord> grant_of(const model::ResourceClaim& claim, const std::strin
   return record;
 }
 
+Result<void> check_alone(const std::string& claim, const std::set<std::string>& others,
+                         const std::vector<ContainerClaims>& containers) {
+  for (const ContainerClaims& entry : containers) {
+    if (std::ranges::find(entry.claims, claim) == entry.claims.end()) continue;
+    for (const std::string& other : entry.claims) {
+      if (other == claim || !others.contains(other)) continue;
+      return fail(Code::kUnsupported,
+                  fmt::format("container {} uses the claims {} and {}, but the limits of one would hide those of the "
+                              "other; ask for all of its devices in one claim, as requests of it",
+                              entry.container, claim, other));
+    }
+  }
+  return {};
+}
+
 std::vector<PreparedDevice> answer_of(const ClaimRecord& record) {
   std::vector<PreparedDevice> devices;
   std::set<std::string> given;
@@ -113,7 +128,7 @@ std::vector<Result<std::vector<PreparedDevice>>> ClaimService::prepare(const std
   std::vector<Result<std::vector<PreparedDevice>>> results;
   results.reserve(names.size());
   for (size_t i = 0; i < names.size(); ++i) {
-    results.push_back(node ? prepare_one(names[i], claims[i], *node) : tl::unexpected(node.error()));
+    results.push_back(node ? prepare_one(names[i], claims[i], *node, names) : tl::unexpected(node.error()));
     if (!results.back()) {
       log_.warning("claim not prepared", {{"claim", names[i].name_space + "/" + names[i].name},
                                           {"uid", names[i].uid},
@@ -125,11 +140,13 @@ std::vector<Result<std::vector<PreparedDevice>>> ClaimService::prepare(const std
 
 Result<std::vector<PreparedDevice>> ClaimService::prepare_one(const ClaimName& name,
                                                               const Result<model::ResourceClaim>& claim,
-                                                              const NodeCards& node) {
+                                                              const NodeCards& node,
+                                                              const std::vector<ClaimName>& batch) {
   if (!claim) return tl::unexpected(claim.error());
   const std::vector<ClaimRecord> records = preparer_.records();
   const bool prepared = std::ranges::find(records, name.uid, &ClaimRecord::uid) != records.end();
   HEDDLE_TRY(const ClaimRecord grant, grant_of(*claim, name.uid, node, prepared));
+  HEDDLE_CHECK_OK(check_containers(grant, batch));
   Result<ClaimRecord> record = preparer_.prepare(grant);
   // The shares may be held by a claim that is gone from the cluster while the kubelet lost track of it.
   if (!record && record.error().code == Code::kExhausted && !drop_ended_claims(grant).empty()) {
@@ -140,6 +157,26 @@ Result<std::vector<PreparedDevice>> ClaimService::prepare_one(const ClaimName& n
   return answer_of(*record);
 }
 
+Result<void> ClaimService::check_containers(const ClaimRecord& grant, const std::vector<ClaimName>& batch) const {
+  std::set<std::string> others;
+  for (const ClaimName& name : batch) {
+    if (name.name_space == grant.name_space && name.uid != grant.uid) others.insert(name.name);
+  }
+  std::vector<PodReference> checked;
+  for (const ClaimRecord& record : preparer_.records()) {
+    if (record.uid == grant.uid) checked = record.pods;
+    // The kubelet does not name claims again that it has had prepared for another pod.
+    if (record.name_space == grant.name_space && record.uid != grant.uid) others.insert(record.name);
+  }
+  if (others.empty()) return {};
+  for (const PodReference& pod : grant.pods) {
+    if (std::ranges::find(checked, pod) != checked.end()) continue;
+    HEDDLE_TRY(const std::vector<ContainerClaims> containers, ports_.containers(grant.name_space, pod));
+    HEDDLE_CHECK_OK(check_alone(grant.name, others, containers));
+  }
+  return {};
+}
+
 // Unprepares claims on the wanted cards that the API server no longer knows, or that hold nothing any more.
 std::vector<ClaimName> ClaimService::drop_ended_claims(const ClaimRecord& wanted) {
   std::vector<ClaimName> holders;
@@ -147,6 +184,7 @@ std::vector<ClaimName> ClaimService::drop_ended_claims(const ClaimRecord& wanted
     const bool shares_card = std::ranges::any_of(record.devices, [&](const GrantedDevice& device) {
       return std::ranges::find(wanted.devices, device.card_uuid, &GrantedDevice::card_uuid) != wanted.devices.end();
     });
+    if (record.salvaged()) continue;  // nobody can be asked about it
     if (shares_card && record.uid != wanted.uid) holders.push_back({record.name_space, record.name, record.uid});
   }
   const Claims claims = ports_.read(holders);

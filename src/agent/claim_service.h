@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,17 @@ Result<ClaimRecord> grant_of(const model::ResourceClaim& claim, const std::strin
 
 std::vector<PreparedDevice> answer_of(const ClaimRecord& record);
 
+// The claims, by the names of their objects, that a container of a pod uses.
+struct ContainerClaims {
+  std::string container;
+  std::vector<std::string> claims;
+};
+
+// A container has one guard, with the limits of one claim. Errors: kUnsupported when some container uses `claim` and
+// one of `others` as well; the limits of the one would hide those of the other.
+Result<void> check_alone(const std::string& claim, const std::set<std::string>& others,
+                         const std::vector<ContainerClaims>& containers);
+
 using Claims = std::vector<Result<model::ResourceClaim>>;
 
 struct ClaimServicePorts {
@@ -52,6 +64,9 @@ struct ClaimServicePorts {
   std::function<Claims(const std::vector<ClaimName>& names)> read;
   // Errors: kUnavailable while it is not known yet who else serves the cards; the kubelet asks again.
   std::function<Result<NodeCards>()> node;
+  // Nothing when the pod is gone. Errors: kUnavailable.
+  std::function<Result<std::vector<ContainerClaims>>(const std::string& name_space, const PodReference& pod)>
+      containers;
 };
 
 // Thread rule: any thread, many at once.
@@ -66,7 +81,8 @@ class ClaimService {
 
  private:
   Result<std::vector<PreparedDevice>> prepare_one(const ClaimName& name, const Result<model::ResourceClaim>& claim,
-                                                  const NodeCards& node);
+                                                  const NodeCards& node, const std::vector<ClaimName>& batch);
+  Result<void> check_containers(const ClaimRecord& grant, const std::vector<ClaimName>& batch) const;
   std::vector<ClaimName> drop_ended_claims(const ClaimRecord& wanted);
 
   Preparer& preparer_;

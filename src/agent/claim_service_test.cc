@@ -106,6 +106,22 @@ TEST(GrantOf, RefusesWhatMayNotBeCarriedOutHere) {
   EXPECT_TRUE(grant_of(claim({result("gpu", "gpu-2")}), "uid", node(), true));
 }
 
+TEST(CheckAlone, OneContainerOneClaim) {
+  const std::vector<ContainerClaims> apart = {{"a", {"c1"}}, {"b", {"c2", "of-another-driver"}}, {"c", {}}};
+  EXPECT_TRUE(check_alone("c1", {"c2"}, apart));
+  EXPECT_TRUE(check_alone("c2", {"c1"}, apart));
+  const std::vector<ContainerClaims> requests = {{"a", {"c1", "c1"}}};
+  EXPECT_TRUE(check_alone("c1", {"c2"}, requests)) << "two requests of one claim";
+  const std::vector<ContainerClaims> together = {{"a", {"c3"}}, {"b", {"c1", "c2"}}};
+  EXPECT_TRUE(check_alone("c3", {"c1", "c2"}, together));
+  for (const auto& [mine, other] : {std::pair("c1", "c2"), std::pair("c2", "c1")}) {
+    const auto refused = check_alone(mine, {other, "c3"}, together);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Code::kUnsupported);
+    EXPECT_NE(refused.error().text().find("container b uses the claims"), std::string::npos) << refused.error().text();
+  }
+}
+
 TEST(AnswerOf, NamesEachCdiDeviceOnce) {
   const auto grant =
       grant_of(claim({result("a", "gpu-0"), result("a", "gpu-0"), result("b", "gpu-0")}), "uid", node(), false);

@@ -21,21 +21,31 @@ void drop_slice(NodeState& state, const std::string& name) {
   std::erase_if(state.slices, [&](const model::ResourceSlice& slice) { return slice.meta.name == name; });
 }
 
-PodInfo pod_info(const model::Pod& pod) {
-  PodInfo info{pod.meta.name_space, pod.meta.name, pod.meta.uid, {}};
-  for (const model::PodResourceClaim& claim : pod.resource_claims) {
-    const std::string& name = claim.claim_name.empty() ? claim.actual_name : claim.claim_name;
-    if (!name.empty()) info.claims.push_back(name);
-  }
-  return info;
-}
-
 void put_node(NodeState& state, const model::Node& node) {
   state.node = NodeIdentity{node.meta.name, node.meta.uid};
   state.allocatable = node.allocatable;
 }
 
 }  // namespace
+
+PodInfo pod_info(const model::Pod& pod) {
+  PodInfo info{pod.meta.name_space, pod.meta.name, pod.meta.uid, {}, {}};
+  std::map<std::string, std::string> object_of;
+  for (const model::PodResourceClaim& claim : pod.resource_claims) {
+    const std::string& name = claim.claim_name.empty() ? claim.actual_name : claim.claim_name;
+    if (name.empty()) continue;
+    info.claims.push_back(name);
+    object_of[claim.name] = name;
+  }
+  for (const model::Container& container : pod.containers) {
+    ContainerClaims entry{container.name, {}};
+    for (const std::string& name : container.claims) {
+      if (const auto found = object_of.find(name); found != object_of.end()) entry.claims.push_back(found->second);
+    }
+    info.containers.push_back(std::move(entry));
+  }
+  return info;
+}
 
 // One watch: parses on the client's thread and changes the state under its lock.
 class NodeView::Sink final : public kube::WatchSink {
@@ -45,7 +55,10 @@ class NodeView::Sink final : public kube::WatchSink {
 
   void replace(const std::vector<std::string_view>& items) override {
     view_.changed([&](NodeState& state) {
-      if (kind_ == Kind::kSlices) state.slices.clear();
+      if (kind_ == Kind::kSlices) {
+        state.slices.clear();
+        ++view_.slice_losses_;
+      }
       if (kind_ == Kind::kPods) state.pods.clear();
       for (const std::string_view item : items) put(state, item);
       if (kind_ == Kind::kSlices) state.slices_synced = true;
@@ -59,7 +72,10 @@ class NodeView::Sink final : public kube::WatchSink {
     const auto any = codec::parse_any(object);
     if (!any) return;
     view_.changed([&](NodeState& state) {
-      if (kind_ == Kind::kSlices) drop_slice(state, any->meta.name);
+      if (kind_ == Kind::kSlices) {
+        drop_slice(state, any->meta.name);
+        ++view_.slice_losses_;
+      }
       if (kind_ == Kind::kPods) state.pods.erase(any->meta.uid);
     });
   }
@@ -121,9 +137,22 @@ NodeState NodeView::state() const {
   return state_;
 }
 
-void NodeView::note_slice(const model::ResourceSlice& slice) {
+std::optional<PodInfo> NodeView::pod(const std::string& uid) const {
   const std::lock_guard lock(mutex_);
+  const auto found = state_.pods.find(uid);
+  return found != state_.pods.end() ? std::optional(found->second) : std::nullopt;
+}
+
+bool NodeView::note_slice(const model::ResourceSlice& slice, uint64_t before) {
+  const std::lock_guard lock(mutex_);
+  if (slice_losses_ != before) return false;
   put_slice(state_, slice);
+  return true;
+}
+
+uint64_t NodeView::slice_losses() const {
+  const std::lock_guard lock(mutex_);
+  return slice_losses_;
 }
 
 void NodeView::note_slice_removed(const std::string& name) {

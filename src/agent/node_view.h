@@ -12,9 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "agent/claim_service.h"
 #include "agent/slices.h"
 #include "base/log.h"
 #include "kube/client.h"
+#include "model/pod.h"
 
 namespace heddle::agent {
 
@@ -23,7 +25,10 @@ struct PodInfo {
   std::string name;
   std::string uid;
   std::vector<std::string> claims;  // names of ResourceClaims in its namespace
+  std::vector<ContainerClaims> containers;
 };
+
+PodInfo pod_info(const model::Pod& pod);
 
 struct NodeState {
   std::optional<NodeIdentity> node;
@@ -41,8 +46,12 @@ class NodeView {
   ~NodeView();
 
   [[nodiscard]] NodeState state() const;
-  // Puts a slice that was just written in, or takes one out, before the watch says so.
-  void note_slice(const model::ResourceSlice& slice);
+  [[nodiscard]] std::optional<PodInfo> pod(const std::string& uid) const;
+  // Puts a slice that was just written in, or takes one out, before the watch says so. `before`: slice_losses() from
+  // before the write. False: the watch has told of a slice that went meanwhile, perhaps of this one; nothing is noted.
+  bool note_slice(const model::ResourceSlice& slice, uint64_t before);
+  // Counts the news by which a slice may have gone.
+  [[nodiscard]] uint64_t slice_losses() const;
   void note_slice_removed(const std::string& name);
 
   // Counts changes.
@@ -63,6 +72,7 @@ class NodeView {
   NodeState state_;
   std::map<std::string, std::string> trouble_;
   uint64_t version_ = 1;
+  uint64_t slice_losses_ = 0;
   bool closed_ = false;
   const Logger& log_;
   std::vector<std::unique_ptr<Sink>> sinks_;

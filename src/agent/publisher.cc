@@ -25,18 +25,21 @@ bool SlicePublisher::write(kube::Method method, const model::ResourceSlice& slic
   request.method = method;
   request.path = method == kube::Method::kPost ? kSlices : std::string(kSlices) + "/" + slice.meta.name;
   request.body = codec::slice_json(slice);
+  const uint64_t losses = view_.slice_losses();
   const Result<kube::Response> response = client_.call(std::move(request));
   if (!response) {
     log_.warning("slice not written", {{"slice", slice.meta.name}, {"why", response.error().text()}});
     return false;  // also a conflict: the watch brings what is there, and the next round looks again
   }
   ++writes_;
-  if (const auto written = codec::parse_slice(response->body)) view_.note_slice(*written);
+  // A slice may be gone again before the answer to its write is here; then the next round looks what there is.
+  const auto written = codec::parse_slice(response->body);
+  const bool noted = !written || view_.note_slice(*written, losses);
   log_.info("slice written", {{"slice", slice.meta.name},
                               {"devices", slice.devices.size()},
                               {"generation", slice.generation},
                               {"created", method == kube::Method::kPost}});
-  return true;
+  return noted;
 }
 
 bool SlicePublisher::remove(const std::string& name) {
