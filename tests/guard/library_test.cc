@@ -166,7 +166,7 @@ TEST_F(GuardTest, SmallAllocationsShareTheirBlock) {
 
 TEST_F(GuardTest, NoWayAroundByTheWayOfAccess) {
   give(100);
-  for (const char* access : {"dlsym", "proc"}) {
+  for (const char* access : {"dlsym", "proc", "libc", "libc-versioned"}) {
     Probe p = probe(access);
     ASSERT_EQ(p.code("init"), kOk);
     EXPECT_EQ(p.code("alloc 209715200"), kOutOfMemory) << access;

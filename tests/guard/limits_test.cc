@@ -161,6 +161,24 @@ TEST_F(LimitsTest, ContextsAreChargedOnEveryDeviceAndGiveBackWhatTheyOwned) {
   step(p, "reset 0");
 }
 
+TEST_F(LimitsTest, AStreamOfAnotherCardIsTheOtherCards) {
+  write_guard_files(folder_.path(), limits_for({{machine_.uuid(0), 1000 * kMiB, 10, false, kContext},
+                                                {machine_.uuid(1), 3000 * kMiB, 0, false, kContext}}));
+  Probe p = probe();
+  step(p, "init");
+  step(p, "ctx 0");
+  step(p, "stream");
+  step(p, "ctx 1");
+  const int64_t address = step(p, "async 104857600");
+  EXPECT_EQ(charged_on(0), kContext + 100 * kMiB);
+  EXPECT_EQ(charged_on(1), kContext);
+  step(p, "async 943718400", kOutOfMemory);
+  step(p, "free-async " + text(address));
+  ASSERT_EQ(p.code("kernel 2000"), kOk);
+  ASSERT_EQ(p.tell("run 400 4").at(0), kOk);
+  EXPECT_GT(read_usage(folder_.path("usage"))->throttled_ns, 0) << "a tenth of the card is what it has there";
+}
+
 TEST_F(LimitsTest, AContextThatDoesNotFitIsOutOfMemory) {
   give(200);
   Probe p = probe();

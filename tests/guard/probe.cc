@@ -1,6 +1,7 @@
 // A CUDA program that does what it is told, line by line: "alloc 1048576" answers "0 <address>", the driver's code
-// first. It knows nothing of the guard. It reaches the driver as its first argument says: "dlsym", or "proc" for
-// cuGetProcAddress; the linked variant is the same source linked to libcuda.
+// first. It knows nothing of the guard. It reaches the driver as its first argument says: "dlsym", "proc" for
+// cuGetProcAddress, "libc" and "libc-versioned" for a dlsym that it looks up in the C library; the linked variant is
+// the same source linked to libcuda.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <nvml.h>
@@ -25,6 +26,12 @@ namespace {
 std::string access_mode = "dlsym";
 
 #ifndef PROBE_LINKED
+#if defined(__x86_64__)
+constexpr const char* kDlsymVersion = "GLIBC_2.2.5";
+#else
+constexpr const char* kDlsymVersion = "GLIBC_2.17";
+#endif
+
 void* driver_handle() {
   static void* handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   return handle;
@@ -32,6 +39,15 @@ void* driver_handle() {
 
 void* function_named(const char* exported, const char* symbol) {
   if (driver_handle() == nullptr) return nullptr;
+  if (access_mode == "libc") {
+    static const auto from_libc = reinterpret_cast<decltype(&dlsym)>(dlsym(dlopen("libc.so.6", RTLD_NOW), "dlsym"));
+    return from_libc(driver_handle(), exported);
+  }
+  if (access_mode == "libc-versioned") {
+    static const auto from_libc =
+        reinterpret_cast<decltype(&dlsym)>(dlvsym(dlopen("libdl.so.2", RTLD_NOW), "dlsym", kDlsymVersion));
+    return from_libc != nullptr ? from_libc(driver_handle(), exported) : dlsym(driver_handle(), exported);
+  }
   if (access_mode != "proc") return dlsym(driver_handle(), exported);
   const auto get = reinterpret_cast<decltype(&cuGetProcAddress)>(dlsym(driver_handle(), "cuGetProcAddress_v2"));
   void* found = nullptr;

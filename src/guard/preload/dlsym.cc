@@ -41,6 +41,28 @@ void* answer(void* real, void* hook, bool cuda_name) {
 
 }  // namespace
 
+extern "C" void* heddle_guard_dlsym_entry(void*, const char*) asm("dlsym");
+extern "C" void* heddle_guard_dlvsym_entry(void*, const char*, const char*) asm("dlvsym");
+
+namespace {
+
+// Programs look dlsym itself up, too: where that would give them the C library's, they get ours.
+void* entry_of_name(const char* name) {
+  if (heddle::guard::same_text(name, "dlsym")) return reinterpret_cast<void*>(&heddle_guard_dlsym_entry);
+  if (heddle::guard::same_text(name, "dlvsym")) return reinterpret_cast<void*>(&heddle_guard_dlvsym_entry);
+  return nullptr;
+}
+
+void* answer_entry(void* real, void* entry) {
+  LoadedObject owner;
+  if (real == nullptr || !heddle::guard::object_of(real, &owner)) return real;
+  const char* name = heddle::guard::name_of(owner);
+  const bool libc = heddle::guard::begins_with(name, "libc.so.") || heddle::guard::begins_with(name, "libdl.so.");
+  return libc ? entry : real;
+}
+
+}  // namespace
+
 extern "C" {
 
 __attribute__((visibility("hidden"), used)) Decision heddle_guard_dlsym(void* handle, const char* name) {
@@ -48,8 +70,10 @@ __attribute__((visibility("hidden"), used)) Decision heddle_guard_dlsym(void* ha
   if (real == nullptr) return {nullptr, 0};
   bool cuda_name = false;
   void* hook = name != nullptr ? heddle::guard::hook_of_name(name, &cuda_name) : nullptr;
-  if (hook == nullptr) return {reinterpret_cast<void*>(real), 1};
-  return {answer(real(handle, name), hook, cuda_name), 0};
+  if (hook != nullptr) return {answer(real(handle, name), hook, cuda_name), 0};
+  void* entry = name != nullptr && handle != RTLD_NEXT ? entry_of_name(name) : nullptr;
+  if (entry != nullptr) return {answer_entry(real(handle, name), entry), 0};
+  return {reinterpret_cast<void*>(real), 1};
 }
 
 __attribute__((visibility("hidden"), used)) Decision heddle_guard_dlvsym(void* handle, const char* name,
@@ -58,8 +82,10 @@ __attribute__((visibility("hidden"), used)) Decision heddle_guard_dlvsym(void* h
   if (real == nullptr) return {nullptr, 0};
   bool cuda_name = false;
   void* hook = name != nullptr ? heddle::guard::hook_of_name(name, &cuda_name) : nullptr;
-  if (hook == nullptr) return {reinterpret_cast<void*>(real), 1};
-  return {answer(real(handle, name, version), hook, cuda_name), 0};
+  if (hook != nullptr) return {answer(real(handle, name, version), hook, cuda_name), 0};
+  void* entry = name != nullptr && handle != RTLD_NEXT ? entry_of_name(name) : nullptr;
+  if (entry != nullptr) return {answer_entry(real(handle, name, version), entry), 0};
+  return {reinterpret_cast<void*>(real), 1};
 }
 }
 

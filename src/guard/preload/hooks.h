@@ -89,6 +89,8 @@
 #define HEDDLE_CUDA_CALLS(CALL)               \
   CALL(cuCtxGetCurrent)                       \
   CALL(cuCtxGetDevice)                        \
+  CALL(cuCtxPopCurrent_v2)                    \
+  CALL(cuCtxPushCurrent_v2)                   \
   CALL(cuDeviceGetCount)                      \
   CALL(cuDeviceGetUuid)                       \
   CALL(cuDeviceGetUuid_v2)                    \
@@ -101,6 +103,7 @@
   CALL(cuMemPoolGetAttribute)                 \
   CALL(cuArrayGetMemoryRequirements)          \
   CALL(cuMipmappedArrayGetMemoryRequirements) \
+  CALL(cuStreamGetCtx)                        \
   CALL(cuStreamIsCapturing)                   \
   CALL(cuStreamIsCapturing_ptsz)              \
   CALL(cuThreadExchangeStreamCaptureMode)     \

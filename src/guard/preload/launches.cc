@@ -2,6 +2,7 @@
 #include "guard/preload/launch.h"
 #include "guard/preload/memory.h"
 #include "guard/preload/pools.h"
+#include "guard/preload/stream_context.h"
 
 namespace heddle::guard {
 namespace {
@@ -32,10 +33,15 @@ CUresult launch(CUstream stream, bool per_thread, Key key, Call call) {
   count_launch();
   const Config& c = config();
   if (!c.any_compute_limit) return call();
-  const int rule = current_rule();
-  if (rule < 0 || c.devices[rule].cores_percent == 0) return call();
-  const Ticket ticket = admit(rule, Launch{key(), stream, per_thread});
+  Ticket ticket{};
+  {
+    const StreamContext there(stream);
+    const int rule = current_rule();
+    if (rule >= 0 && c.devices[rule].cores_percent != 0) ticket = admit(rule, Launch{key(), stream, per_thread});
+  }
   const CUresult result = call();
+  if (ticket.device_plus_one == 0) return result;
+  const StreamContext there(stream);
   after_launch(ticket, result == CUDA_SUCCESS);
   return result;
 }

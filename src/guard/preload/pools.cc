@@ -1,6 +1,7 @@
 #include "guard/preload/pools.h"
 
 #include "guard/preload/memory.h"
+#include "guard/preload/stream_context.h"
 
 namespace heddle::guard {
 namespace {
@@ -141,6 +142,11 @@ bool capturing(Query query, CUstream stream) {
   return query(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+CUdevice device_of(CUstream stream) {
+  const StreamContext there(stream);
+  return current_device();
+}
+
 // An allocation in a graph takes memory when the graph runs; here only what can never fit is refused.
 bool note_graph_allocation(uint64_t bytes, int rule) {
   __atomic_store_n(&process().graph_memory_seen, 1, __ATOMIC_RELAXED);
@@ -150,7 +156,7 @@ bool note_graph_allocation(uint64_t bytes, int rule) {
 
 template <typename Real, typename Free, typename Query>
 CUresult allocate_async(Real real, Free free, Query query, CUdeviceptr* address, size_t bytes, CUstream stream) {
-  const CUdevice device = current_device();
+  const CUdevice device = device_of(stream);
   if (capturing(query, stream)) {
     return note_graph_allocation(bytes, rule_of(device)) ? real(address, bytes, stream) : CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -168,7 +174,7 @@ CUresult allocate_async(Real real, Free free, Query query, CUdeviceptr* address,
 template <typename Real, typename Free, typename Query>
 CUresult allocate_from_pool_async(Real real, Free free, Query query, CUdeviceptr* address, size_t bytes,
                                   CUmemoryPool pool, CUstream stream) {
-  const CUdevice device = current_device();
+  const CUdevice device = device_of(stream);
   if (capturing(query, stream)) {
     return note_graph_allocation(bytes, rule_of(device)) ? real(address, bytes, pool, stream)
                                                          : CUDA_ERROR_OUT_OF_MEMORY;
