@@ -7,4 +7,5 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 export HEDDLE_BENCH_RESULTS=${HEDDLE_BENCH_RESULTS:-$root/build/bench/results.json}
 goroot=$("$root/tools/goroot.sh") && export PATH=$goroot/bin:$PATH
+case " $* " in *" --small "*) ;; *) "$root/bench/agent.sh" ;; esac
 exec /usr/bin/python3 -B "$root/tests/cluster/bench_e2e.py" "$@"

@@ -483,7 +483,7 @@ TEST_F(AgentTest, ReportsAProcessWithoutAGrantAndEndsItWhereThePolicySaysSo) {
   EXPECT_TRUE(WIFSIGNALED(status));
   ASSERT_TRUE(eventually([&] { return !api_.list("/api/v1/namespaces/default/events/").empty(); }));
   const json event = api_.list("/api/v1/namespaces/default/events/").begin()->second;
-  EXPECT_EQ(event.at("reason"), "HeddleUngrantedProcess");
+  EXPECT_EQ(event.at("reason"), "HeddleProcessEnded");
   EXPECT_EQ(event.at("involvedObject").at("kind"), "Node");
 }
 

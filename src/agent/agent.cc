@@ -231,11 +231,12 @@ class Agent {
                            {"pod", finding.process.owner},
                            {"card", finding.card_uuid},
                            {"ended", finding.ended}});
+    const std::string reason = finding.ended ? "HeddleProcessEnded" : "HeddleUngrantedProcess";
     const auto pod = state.pods.find(finding.process.owner);
     if (pod != state.pods.end()) {
-      events_.on_pod(pod->second, "HeddleUngrantedProcess", message);
+      events_.on_pod(pod->second, reason, message);
     } else if (state.node) {
-      events_.on_node(*state.node, "HeddleUngrantedProcess", message);
+      events_.on_node(*state.node, reason, message);
     }
   }
 

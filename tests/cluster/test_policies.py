@@ -71,13 +71,13 @@ def test_controller_allocates_and_anyone_clears_and_reserves(cluster, users, ns)
 
 
 def with_request(ns, value="[]"):
-    """As the webhook leaves a pod, made with the controller's own hands: only the policies are under test here."""
+    """As the webhook leaves a pod; only the policies are under test here."""
     return objects.pod("asked", ns, annotations={objects.REQUEST: value}, schedulingGates=[{"name": objects.GATE}])
 
 
-def test_request_annotation_cannot_be_changed(cluster, chart, users, ns):
+def test_request_annotation_cannot_be_changed(cluster, users, ns):
     body = with_request(ns)
-    create_without_webhook(cluster, chart, body)
+    cluster.api.create("pods", body)
     change = {"metadata": {"annotations": {objects.REQUEST: '[{"container":"main"}]'}}}
     for patch in (change, {"metadata": {"annotations": {objects.REQUEST: None}}}, {"metadata": {"annotations": None}}):
         for sub in (None, "status"):
@@ -87,7 +87,7 @@ def test_request_annotation_cannot_be_changed(cluster, chart, users, ns):
     users["cluster-admin"].patch("pods", "asked", {"metadata": {"annotations": {"note": "1"}, "labels": {"a": "b"}}}, ns)
 
 
-def test_request_annotation_cannot_be_added_later(cluster, chart, users, ns, make_node):
+def test_request_annotation_cannot_be_added_later(cluster, users, ns, make_node):
     node = make_node(cards=0, labels={"pool": "forged"})
     cluster.api.create("pods", objects.pod("plain", ns, schedulingGates=[{"name": "example.com/wait"}]))
     change = {"metadata": {"annotations": {objects.REQUEST: "[]"}}}
@@ -100,14 +100,6 @@ def test_request_annotation_cannot_be_added_later(cluster, chart, users, ns, mak
     assert "heddle-requests" in str(refused(lambda: users["cluster-admin"].request("POST", path, binding)))
     binding["metadata"].pop("annotations")
     users["cluster-admin"].request("POST", path, binding)
-
-
-def create_without_webhook(cluster, chart, body):
-    """In the API server as if the webhook had made it; with the webhook in force it would be written over."""
-    names = [entry["metadata"]["name"] for entry in cluster.api.list("mutatingwebhookconfigurations")]
-    if "heddle" in names:
-        pytest.skip("needs the webhook out of force")
-    return cluster.api.create("pods", body)
 
 
 def test_agents_write_slices_of_their_own_node_only(cluster, chart, users, make_node):

@@ -185,7 +185,8 @@ class Heddle:
         arguments = with_flags(self._container("DaemonSet")["args"],
                                {"NODE_NAME": self.cluster.node.name, "POD_UID": uid},
                                kubeconfig=kubeconfig, metrics_address="127.0.0.1",
-                               metrics_port=self.metrics_ports["agent"], **flags)
+                               metrics_port=self.metrics_ports["agent"],
+                               guard_library=build_dir() / "lib/libheddle_guard.so", **flags)
         # The simulated libraries find their machine by this; the agent hands its environment to the process that loads them.
         self.agent = Process(self.cluster.scratch, "heddle-agent", [program("heddle-agent"), *arguments],
                              env={"NVSIM_ROOT": str(self.driver_root)}).start()

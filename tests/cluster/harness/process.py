@@ -83,6 +83,10 @@ class Process:
     def tail(self, lines=40):
         return tail(self.log, lines)
 
+    def cpu_seconds(self):
+        fields = pathlib.Path(f"/proc/{self.popen.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def rss_mib(self):
         return rss_mib(self.popen.pid)
 
