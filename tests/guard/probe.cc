@@ -355,6 +355,13 @@ std::string storm(Words& words) {
 
 std::string obey(const std::string& line);
 
+// "1", or "0" and whether the lookup says why; without that, programs that print the reason fall.
+std::string dlsym_default(Words& words) {
+  dlerror();
+  if (dlsym(RTLD_DEFAULT, take<std::string>(words).c_str()) != nullptr) return "1";
+  return dlerror() != nullptr ? "0 1" : "0 0";
+}
+
 std::string in_child(Words& words) {
   std::string rest;
   std::getline(words, rest);
@@ -445,7 +452,7 @@ std::string obey(const std::string& line) {
     const auto function = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, take<std::string>(words).c_str()));
     return std::to_string(function != nullptr ? function() : -1);
   }
-  if (verb == "dlsym-default") return dlsym(RTLD_DEFAULT, take<std::string>(words).c_str()) != nullptr ? "1" : "0";
+  if (verb == "dlsym-default") return dlsym_default(words);
   return "unknown verb " + verb;
 }
 

@@ -22,8 +22,10 @@ bool same_object(const void* a, const void* b) {
   return heddle::guard::object_of(a, &x) && heddle::guard::object_of(b, &y) && x.dynamic == y.dynamic;
 }
 
-// What the program may have for `hook`, when the real lookup answered `real`.
-void* answer(void* real, void* hook, bool cuda_name) {
+// What the program may have for `hook`, when the real lookup answered `real`. `behind()` is the same lookup among the
+// objects behind us.
+template <typename Behind>
+void* answer(void* real, void* hook, bool cuda_name, Behind behind) {
   if (real == nullptr) return nullptr;
   LoadedObject owner;
   if (!heddle::guard::object_of(real, &owner)) return real;
@@ -32,9 +34,10 @@ void* answer(void* real, void* hook, bool cuda_name) {
     return loaded ? hook : real;
   }
   // Found in the global scope, where we come first: an answer only if there is a driver behind us.
-  if (same_object(real, reinterpret_cast<const void*>(&answer))) {
+  // Where there is none the lookup has to fail as it does without us, with a text for dlerror(): programs read it.
+  if (same_object(real, reinterpret_cast<const void*>(&same_object))) {
     const bool loaded = cuda_name ? heddle::guard::cuda_loaded() : heddle::guard::nvml_loaded();
-    return loaded ? hook : nullptr;
+    return loaded ? hook : behind();
   }
   return real;
 }
@@ -70,7 +73,7 @@ __attribute__((visibility("hidden"), used)) Decision heddle_guard_dlsym(void* ha
   if (real == nullptr) return {nullptr, 0};
   bool cuda_name = false;
   void* hook = name != nullptr ? heddle::guard::hook_of_name(name, &cuda_name) : nullptr;
-  if (hook != nullptr) return {answer(real(handle, name), hook, cuda_name), 0};
+  if (hook != nullptr) return {answer(real(handle, name), hook, cuda_name, [&] { return real(RTLD_NEXT, name); }), 0};
   void* entry = name != nullptr && handle != RTLD_NEXT ? entry_of_name(name) : nullptr;
   if (entry != nullptr) return {answer_entry(real(handle, name), entry), 0};
   return {reinterpret_cast<void*>(real), 1};
@@ -82,7 +85,8 @@ __attribute__((visibility("hidden"), used)) Decision heddle_guard_dlvsym(void* h
   if (real == nullptr) return {nullptr, 0};
   bool cuda_name = false;
   void* hook = name != nullptr ? heddle::guard::hook_of_name(name, &cuda_name) : nullptr;
-  if (hook != nullptr) return {answer(real(handle, name, version), hook, cuda_name), 0};
+  if (hook != nullptr)
+    return {answer(real(handle, name, version), hook, cuda_name, [&] { return real(RTLD_NEXT, name, version); }), 0};
   void* entry = name != nullptr && handle != RTLD_NEXT ? entry_of_name(name) : nullptr;
   if (entry != nullptr) return {answer_entry(real(handle, name, version), entry), 0};
   return {reinterpret_cast<void*>(real), 1};
