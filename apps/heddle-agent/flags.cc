@@ -40,6 +40,7 @@ struct Raw {
   std::string pod_uid;
   double interval_seconds = 2;
   int64_t slack_mib = 256;
+  int64_t context_mib = 0;
   bool plain_usage = false;
 };
 
@@ -92,6 +93,11 @@ void add_options(CLI::App& app, Flags& flags, Raw& raw) {
                  "MiB a process may hold beyond its grant before it counts as outside (what drivers count differently)")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
       ->capture_default_str();
+  app.add_option("--context-mib", raw.context_mib,
+                 "MiB that the driver takes for one context: charged before it is made, so that the first one of a "
+                 "claim cannot pass its limit; 0: the guard measures the first and charges it afterwards")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 14))
+      ->capture_default_str();
   app.add_option("--log-level", flags.log_level, "debug, info, warning or error")->capture_default_str();
 }
 
@@ -106,6 +112,7 @@ void complete(Flags& flags, const Raw& raw) {
   if (agent.dra.registry_root.empty()) agent.dra.registry_root = raw.kubelet_root + "/plugins_registry";
   agent.supervisor.policy = raw.policy == "enforce" ? Policy::kEnforce : Policy::kReport;
   agent.supervisor.slack_bytes = raw.slack_mib << 20;
+  agent.preparer.context_bytes = raw.context_mib << 20;
   agent.supervise_interval = Duration{static_cast<int64_t>(raw.interval_seconds * 1e9)};
   agent.preparer.usage = raw.plain_usage ? UsageKind::kPlain : UsageKind::kTmpfs;
   if (agent.preparer.guard_library.empty()) {

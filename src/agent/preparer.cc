@@ -226,7 +226,7 @@ Result<void> Preparer::write_record(const ClaimRecord& record) {
 
 Result<void> Preparer::materialise(const ClaimRecord& record) {
   const FolderPlan plan = plan_folder(record);
-  guard::ClaimLimits limits{record.uid, plan.name, {}, {}, 0};
+  guard::ClaimLimits limits{record.uid, plan.name, {}, {}, options_.context_bytes};
   for (const GrantedDevice& device : plan.devices) {
     limits.devices.push_back({device.card_uuid, device.memory_bytes,
                               static_cast<int>(std::min<int64_t>(device.cores, 100)), device.whole_card(), 0});

@@ -30,6 +30,7 @@ struct PreparerOptions {
   std::string guard_library;
   std::string guard_hook;  // may be empty
   UsageKind usage = UsageKind::kTmpfs;
+  int64_t context_bytes = 0;  // what the driver takes for one context; 0: the guard measures it
   vendors::nvidia::InjectionOptions injection;
   std::string boot_id_file = "/proc/sys/kernel/random/boot_id";
   Duration lock_patience = Duration::seconds(10);  // with another agent of this node

@@ -127,6 +127,16 @@ TEST_F(PreparerTest, PrepareWritesEverythingAndUnprepareTakesItAway) {
   EXPECT_FALSE(preparer->unprepare("../../etc")) << "a uid is a file name";
 }
 
+TEST_F(PreparerTest, TheLimitsSayWhatAContextTakesWhereTheAgentIsTold) {
+  PreparerOptions told = options();
+  told.context_bytes = 450 * kMiB;
+  const auto preparer = open_with(told);
+  ASSERT_TRUE(preparer->prepare(grant("u1", 3000)));
+  const auto limits = guard::decode_limits(*read_file(dir_ + "/state/claims/u1/gpu/limits"));
+  ASSERT_TRUE(limits);
+  EXPECT_EQ(limits->devices.at(0).context_overhead_bytes, 450 * kMiB);
+}
+
 TEST_F(PreparerTest, RepeatsGiveTheSameAndKeepTheFilesThatContainersHold) {
   const auto preparer = open();
   const auto first = preparer->prepare(grant("u1", 3000));
