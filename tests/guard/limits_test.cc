@@ -137,6 +137,29 @@ TEST_F(LimitsTest, PoolsAreChargedByWhatTheyReserve) {
   EXPECT_EQ(charged_on(0), kContext);
 }
 
+TEST_F(LimitsTest, MemoryOfGraphsIsChargedHoweverTheNodeWasMade) {
+  for (const char* access : {"dlsym", "proc"}) {
+    for (const char* way : {"plain", "any"}) {
+      ASSERT_EQ(unlink(folder_.path("usage").c_str()) == 0 || errno == ENOENT, true);
+      give(1000);
+      Probe::Setup setup;
+      setup.access = access;
+      Probe p = probe(setup);
+      step(p, "init");
+      step(p, "ctx 0");
+      step(p, "stream");
+      const int64_t graph = step(p, std::string("graph-memory ") + way + " 314572800");
+      EXPECT_EQ(charged_on(0), kContext + 300 * kMiB) << access << " " << way;
+      step(p, "alloc 419430401", kOutOfMemory);
+      step(p, std::string("graph-memory ") + way + " 1073741824", kOutOfMemory);
+      ASSERT_EQ(p.code("graph-end " + text(graph)), kOk);
+      step(p, "sync");
+      EXPECT_EQ(charged_on(0), kContext) << access << " " << way;
+      p.kill();
+    }
+  }
+}
+
 TEST_F(LimitsTest, ContextsAreChargedOnEveryDeviceAndGiveBackWhatTheyOwned) {
   give(3000);
   Probe p = probe();

@@ -52,7 +52,10 @@ void* function_named(const char* exported, const char* symbol) {
   const auto get = reinterpret_cast<decltype(&cuGetProcAddress)>(dlsym(driver_handle(), "cuGetProcAddress_v2"));
   void* found = nullptr;
   CUdriverProcAddressQueryResult status{};
-  const int version = std::string(symbol) == "cuCtxCreate" ? 4000 : 12090;
+  // The forms that the header of this program calls by these names.
+  int version = 12090;
+  if (std::string(symbol) == "cuCtxCreate") version = 4000;
+  if (std::string(symbol) == "cuGraphAddNode") version = 12020;
   if (get == nullptr || get(symbol, &found, version, CU_GET_PROC_ADDRESS_DEFAULT, &status) != CUDA_SUCCESS)
     return nullptr;
   return found;
@@ -316,6 +319,28 @@ std::string run_graph(Words& words) {
   return say(code, nodes, launches, std::chrono::duration_cast<std::chrono::microseconds>(took).count());
 }
 
+// "graph-memory plain|any <bytes>": a graph with one node that allocates, launched and kept.
+std::string graph_memory(Words& words) {
+  const bool plain = take<std::string>(words) == "plain";
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  CUgraphNodeParams wanted{};
+  wanted.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+  wanted.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  wanted.alloc.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  wanted.alloc.bytesize = take<size_t>(words);
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
+  allocation.poolProps = wanted.alloc.poolProps;
+  allocation.bytesize = wanted.alloc.bytesize;
+  CUresult code = CU(cuGraphCreate)(&graph, 0);
+  if (code == CUDA_SUCCESS && plain) code = CU(cuGraphAddMemAllocNode)(&node, graph, nullptr, 0, &allocation);
+  if (code == CUDA_SUCCESS && !plain) code = CU(cuGraphAddNode)(&node, graph, nullptr, 0, &wanted);
+  CUgraphExec exec = nullptr;
+  if (code == CUDA_SUCCESS) code = CU(cuGraphInstantiateWithFlags)(&exec, graph, 0);
+  if (code == CUDA_SUCCESS) code = CU(cuGraphLaunch)(exec, state.stream);
+  return say(code, reinterpret_cast<size_t>(exec));
+}
+
 // Several threads allocate and free at random; tells how many allocations each outcome had.
 std::string storm(Words& words) {
   const int threads = take<int>(words);
@@ -442,6 +467,8 @@ std::string obey(const std::string& line) {
   if (verb == "launch") return say(launch_once());
   if (verb == "run") return run_for(words);
   if (verb == "graph") return run_graph(words);
+  if (verb == "graph-memory") return graph_memory(words);
+  if (verb == "graph-end") return say(CU(cuGraphExecDestroy)(reinterpret_cast<CUgraphExec>(take<size_t>(words))));
   if (verb == "storm") return storm(words);
   if (verb == "fork") return in_child(words);
   if (verb == "close-descriptors") {

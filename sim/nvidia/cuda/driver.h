@@ -39,6 +39,8 @@ struct Device {
   Pool* default_pool = nullptr;
   Pool* current_pool = nullptr;
   std::set<Pool*> pools;
+  std::uint64_t graph_memory = 0;  // what instantiated graphs hold
+  std::uint64_t graph_memory_high = 0;
   int next_queue = 1;  // queue 0 is the legacy default stream
   bool blocking[kMaxStreams] = {true};
   std::uint64_t waited_for_default[kMaxStreams] = {};

@@ -1,6 +1,8 @@
 #include "cuda/graph.h"
 
 #include <algorithm>
+#include <cstring>
+#include <mutex>
 
 #include "cuda/work.h"
 
@@ -110,6 +112,9 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle) {
     if (const CUresult code = charge(*context.device, made->charged); code != CUDA_SUCCESS) {
       return code;
     }
+    const std::lock_guard guard(driver().mutex);
+    context.device->graph_memory += made->charged;
+    context.device->graph_memory_high = std::max(context.device->graph_memory_high, context.device->graph_memory);
     *out = reinterpret_cast<CUgraphExec>(made.release());
     return CUDA_SUCCESS;
   });
@@ -384,6 +389,47 @@ CUresult cuGraphAddMemFreeNode(CUgraphNode* out, CUgraph graph, const CUgraphNod
     return address == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   });
 }
+CUresult cuGraphAddNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* before, const CUgraphEdgeData*,
+                           size_t count, CUgraphNodeParams* wish) {
+  if (wish == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  switch (wish->type) {
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+      return cuGraphAddEmptyNode(out, graph, before, count);
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      return cuGraphAddMemFreeNode(out, graph, before, count, wish->free.dptr);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
+      CUDA_MEM_ALLOC_NODE_PARAMS allocation = {};
+      allocation.poolProps = wish->alloc.poolProps;
+      allocation.bytesize = wish->alloc.bytesize;
+      const CUresult code = cuGraphAddMemAllocNode(out, graph, before, count, &allocation);
+      wish->alloc.dptr = allocation.dptr;
+      return code;
+    }
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+CUresult cuGraphAddNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* before, size_t count,
+                        CUgraphNodeParams* wish) {
+  return cuGraphAddNode_v2(out, graph, before, nullptr, count, wish);
+}
+CUresult cuDeviceGetGraphMemAttribute(CUdevice ordinal, CUgraphMem_attribute attribute, void* value) {
+  if (const CUresult code = nvsim::check_ready(); code != CUDA_SUCCESS) {
+    return code;
+  }
+  const nvsim::Device* device = nvsim::device_at(ordinal);
+  if (device == nullptr || value == nullptr) {
+    return device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
+  }
+  const std::lock_guard guard(nvsim::driver().mutex);
+  const bool current =
+      attribute == CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT || attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT;
+  const cuuint64_t bytes = current ? device->graph_memory : device->graph_memory_high;
+  std::memcpy(value, &bytes, sizeof(bytes));
+  return CUDA_SUCCESS;
+}
 CUresult cuDeviceGraphMemTrim(CUdevice device) {
   return nvsim::device_at(device) == nullptr ? CUDA_ERROR_INVALID_DEVICE : nvsim::check_ready();
 }
@@ -493,6 +539,8 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle) {
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
   return with_executable(exec, [](Executable& executable) {
     nvsim::uncharge(*executable.device, executable.charged);
+    const std::lock_guard guard(nvsim::driver().mutex);
+    executable.device->graph_memory -= executable.charged;
     delete &executable;
     return CUDA_SUCCESS;
   });

@@ -69,6 +69,8 @@
   CUDA(cuStreamDestroy, "cuStreamDestroy", 2000, 0)                                        \
   CUDA(cuStreamDestroy_v2, "cuStreamDestroy", 4000, 0)                                     \
   CUDA(cuGraphAddMemAllocNode, "cuGraphAddMemAllocNode", 11040, 0)                         \
+  CUDA(cuGraphAddNode, "cuGraphAddNode", 12020, 0)                                         \
+  CUDA(cuGraphAddNode_v2, "cuGraphAddNode", 12030, 0)                                      \
   CUDA(cuDeviceGraphMemTrim, "cuDeviceGraphMemTrim", 11040, 0)                             \
   CUDA(cuGraphUpload, "cuGraphUpload", 11010, 0)                                           \
   CUDA(cuGraphUpload_ptsz, "cuGraphUpload", 11010, 1)                                      \

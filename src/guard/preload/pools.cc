@@ -150,8 +150,17 @@ CUdevice device_of(CUstream stream) {
 // An allocation in a graph takes memory when the graph runs; here only what can never fit is refused.
 bool note_graph_allocation(uint64_t bytes, int rule) {
   __atomic_store_n(&process().graph_memory_seen, 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&process().pools_charged, 1, __ATOMIC_RELAXED);
   if (refused(rule)) return false;
   return !accounted(rule) || pages_of(bytes) <= config().devices[rule].limit_pages;
+}
+
+// Of a node of any type: only those that allocate are ours to judge.
+bool may_add(const CUgraphNodeParams* wanted) {
+  if (wanted == nullptr || wanted->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC) return true;
+  const CUmemPoolProps& pool = wanted->alloc.poolProps;
+  return pool.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+         note_graph_allocation(wanted->alloc.bytesize, rule_of(pool.location.id));
 }
 
 template <typename Real, typename Free, typename Query>
@@ -341,6 +350,24 @@ HEDDLE_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph, 
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   return real(node, graph, dependencies, count, wanted);
+}
+
+HEDDLE_EXPORT CUresult cuGraphAddNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies, size_t count,
+                                      CUgraphNodeParams* wanted) {
+  const auto real = cuda().cuGraphAddNode;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  if (!entry.nested() && !may_add(wanted)) return CUDA_ERROR_OUT_OF_MEMORY;
+  return real(node, graph, dependencies, count, wanted);
+}
+
+HEDDLE_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+                                         const CUgraphEdgeData* edges, size_t count, CUgraphNodeParams* wanted) {
+  const auto real = cuda().cuGraphAddNode_v2;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  if (!entry.nested() && !may_add(wanted)) return CUDA_ERROR_OUT_OF_MEMORY;
+  return real(node, graph, dependencies, edges, count, wanted);
 }
 
 HEDDLE_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device) {
