@@ -1,5 +1,6 @@
 #include "agent/preparer.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/mount.h>
@@ -228,6 +229,63 @@ TEST_F(PreparerTest, TwoInstancesSeeEachOthersClaims) {
   ASSERT_TRUE(new_agent->unprepare("u1"));
   ASSERT_TRUE(old_agent->prepare(grant("u2", 5000))) << "and is free again";
   EXPECT_EQ(on_disk("u2"), kComplete);
+}
+
+// A folder on a file system of its own that the test can fill, or make read-only.
+class SmallDisk {
+ public:
+  explicit SmallDisk(std::string path) : path_(std::move(path)) {
+    mounted_ = make_directories(path_, 0755) && ::mount("test", path_.c_str(), "tmpfs", 0, "size=512k") == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) ::umount2(path_.c_str(), MNT_DETACH);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+  [[nodiscard]] bool mounted() const { return mounted_; }
+  void fill() const {
+    const int fd = ::open((path_ + "/filler").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    for (const std::string block(4096, 'x'); ::write(fd, block.data(), block.size()) > 0;) continue;
+    ::close(fd);
+  }
+  void empty() const { ASSERT_EQ(::unlink((path_ + "/filler").c_str()), 0); }
+  void remount(unsigned long flags) const {
+    ASSERT_EQ(::mount("test", path_.c_str(), "tmpfs", MS_REMOUNT | flags, "size=512k"), 0);
+  }
+
+ private:
+  std::string path_;
+  bool mounted_ = false;
+};
+
+TEST_F(PreparerTest, AFullDiskIsAnErrorAndTakesNoShare) {
+  const SmallDisk state(dir_ + "/state");
+  const SmallDisk cdi(dir_ + "/cdi");
+  if (!state.mounted() || !cdi.mounted()) GTEST_SKIP() << "no right to mount";
+  const auto preparer = open();
+  ASSERT_TRUE(preparer->prepare(grant("u1", 1000)));
+  for (const SmallDisk* disk : {&state, &cdi}) {
+    disk->fill();
+    EXPECT_FALSE(preparer->prepare(grant("u2", 7000)));
+    EXPECT_EQ(on_disk("u2"), "");
+    EXPECT_EQ(preparer->records().size(), 1U) << "the share is not taken";
+    EXPECT_TRUE(preparer->prepare(grant("u1", 1000))) << "what is there needs no room";
+    ASSERT_TRUE(preparer->unprepare("u1")) << "nor does taking away";
+    EXPECT_EQ(on_disk("u1"), "");
+    disk->empty();
+    EXPECT_TRUE(preparer->prepare(grant("u1", 1000)));
+  }
+  cdi.remount(MS_RDONLY);
+  const auto refused = preparer->prepare(grant("u2", 7000));
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().text().find("/cdi/"), std::string::npos) << refused.error().text();
+  EXPECT_EQ(preparer->records().size(), 1U);
+  EXPECT_FALSE(preparer->unprepare("u1")) << "the file cannot go: the kubelet asks again";
+  EXPECT_EQ(on_disk("u1"), kComplete);
+  cdi.remount(0);
+  EXPECT_TRUE(preparer->unprepare("u1"));
+  EXPECT_TRUE(preparer->prepare(grant("u2", 7000)));
+  EXPECT_TRUE(preparer->unprepare("u2"));
 }
 
 TEST_F(PreparerTest, AStoppedAgentDoesNotStopTheNext) {
