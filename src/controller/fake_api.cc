@@ -177,7 +177,7 @@ Result<std::string> FakeApi::on_pods(const kube::Request& request, const std::st
   Json& pod = it->second;
   if (request.method == kube::Method::kGet) return pod.dump();
   const Json patch = Json::parse(request.body);
-  if (patch["metadata"].value("uid", "") != pod["metadata"]["uid"])
+  if (patch["metadata"].value("uid", "") != pod["metadata"]["uid"].get<std::string>())
     return fail(Code::kConflict, "another pod of this name");
   if (subresource == "status") {
     const Json condition = patch["status"]["conditions"][0];
