@@ -119,15 +119,10 @@ bool is_our_class(const std::string& name) {
 
 std::vector<std::string> check_config(const model::OpaqueConfig& config, const std::string& path) {
   if (config.driver != dialects::kDriver) return {};
-  const Json parameters = Json::parse(config.parameters_json, nullptr, false);
-  if (text_of(parameters, "kind") != "ShareConfig" ||
-      text_of(parameters, "apiVersion") != dialects::kShareConfigVersion) {
+  const auto share = codec::parse_share_config(config.parameters_json);
+  if (!share) return {fmt::format("{}.opaque.parameters: {}", path, share.error().text())};
+  if (!*share) {
     return {fmt::format("{}.opaque.parameters: must be a ShareConfig of {}", path, dialects::kShareConfigVersion)};
-  }
-  const Json percent = member(parameters, "memoryPercent");
-  if (!percent.is_null() &&
-      (!percent.is_number_integer() || percent.get<int64_t>() < 1 || percent.get<int64_t>() > 100)) {
-    return {fmt::format("{}.opaque.parameters.memoryPercent: must be 1 to 100", path)};
   }
   return {};
 }
@@ -159,7 +154,7 @@ std::vector<std::string> untranslated(const Json& pod) {
         if (!amounts.is_object()) continue;
         for (const auto& [key, value] : amounts.items()) {
           const bool zero = value == "0" || value == 0;
-          if (!dialects::is_nvidia_key(key) || zero) continue;
+          if (!dialects::is_nvidia_resource(key) || zero) continue;
           out.push_back(fmt::format(
               "spec.{}[{}].resources.{}[{}]: was added after Heddle translated the pod; order the webhooks so "
               "that Heddle's comes last, or set its reinvocationPolicy to IfNeeded",
@@ -225,6 +220,8 @@ std::vector<std::string> check_claim(const model::ClaimSpec& spec) {
       add(check_subrequest(request.first_available[j], fmt::format("{}.firstAvailable[{}]", path, j)));
     }
   }
+  ours = ours || std::any_of(spec.config.begin(), spec.config.end(),
+                             [](const model::OpaqueConfig& config) { return config.driver == dialects::kDriver; });
   if (!ours) return {};
   for (size_t i = 0; i < spec.config.size(); ++i)
     add(check_config(spec.config[i], fmt::format("spec.devices.config[{}]", i)));
@@ -238,10 +235,11 @@ Result<AdmissionAnswer> mutate(std::string_view text, const AdmissionContext& co
   std::vector<std::string> refused;
   for (const dialects::Refusal& refusal : translation.refusals)
     refused.push_back(refusal.field + ": " + refusal.message);
-  if (context.quotas && refused.empty()) {
+  if (context.quotas && context.quotas->has(review.name_space) && refused.empty()) {
+    HEDDLE_TRY(const model::Pod pod, codec::parse_pod(review.object.dump()));
     DeviceUsage asked;
     for (const dialects::ContainerRequest& request : translation.requests) asked += least_usage(request.spec);
-    if (const auto why = context.quotas->forbidden(review.name_space, asked)) refused.push_back(*why);
+    if (const auto why = context.quotas->forbidden(review.name_space, scope_of(pod), asked)) refused.push_back(*why);
   }
   if (!refused.empty()) return refuse(review, refused);
   Json response{{"allowed", true}};

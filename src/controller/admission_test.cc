@@ -73,11 +73,29 @@ TEST(Mutate, RefusesWithFieldAndFix) {
 
 TEST(Mutate, AQuotaOfZeroIsRefusedAtOnce) {
   auto quotas = std::make_shared<QuotaTable>();
-  quotas->upsert({"default", "none", {{"requests.nvidia.com/gpu", 0}}});
-  quotas->upsert({"other", "some", {{"requests.nvidia.com/gpu", 5}}});
+  quotas->upsert({"default", "none", {{"requests.nvidia.com/gpu", 0}}, {}});
+  quotas->upsert({"other", "some", {{"requests.nvidia.com/gpu", 5}}, {}});
   const AdmissionContext context{quotas, ""};
   EXPECT_EQ(response(mutate(review("Pod", pod({{"nvidia.com/gpu", "1"}})).dump(), context))["allowed"], false);
   EXPECT_EQ(response(mutate(review("Pod", pod({{"cpu", "1"}})).dump(), context))["allowed"], true);
+}
+
+TEST(Mutate, AQuotaOfZeroCountsWhatARequestNeedsUnnamed) {
+  const auto refused = [](const char* key, const Json& limits, std::vector<QuotaTerm> terms = {}) {
+    auto quotas = std::make_shared<QuotaTable>();
+    quotas->upsert({"default", "none", {{key, 0}}, std::move(terms)});
+    return response(mutate(review("Pod", pod(limits)).dump(), {quotas, ""}))["allowed"] == false;
+  };
+  const Json whole{{"nvidia.com/gpu", "1"}};
+  const Json percent{{"nvidia.com/gpumem-percentage", "10"}};
+  const Json memory{{"nvidia.com/gpumem", "10"}};
+  for (const Json& limits : {whole, percent, memory}) EXPECT_TRUE(refused("limits.nvidia.com/gpumem", limits));
+  EXPECT_TRUE(refused("requests.nvidia.com/gpumem-percentage", percent));
+  EXPECT_FALSE(refused("requests.nvidia.com/gpumem-percentage", memory));
+  EXPECT_TRUE(refused("requests.nvidia.com/gpucores", whole));
+  EXPECT_FALSE(refused("requests.nvidia.com/gpucores", memory));  // a share with cores 0 borrows what is idle
+  EXPECT_TRUE(refused("requests.nvidia.com/gpu", whole, {{"BestEffort", "Exists", {}}}));
+  EXPECT_FALSE(refused("requests.nvidia.com/gpu", whole, {{"Terminating", "Exists", {}}}));
 }
 
 TEST(Mutate, BadReviewsAreErrors) {
@@ -164,6 +182,31 @@ INSTANTIATE_TEST_SUITE_P(
                   "memory and cores"},
         ClaimCase{"count", R"({"name":"r","exactly":{"deviceClassName":"heddle","count":33}})", "1 to 32"}),
     [](const auto& entry) { return std::string(entry.param.name); });
+
+TEST(ValidateClaim, ConfigurationOfOurDriverMustBeUnderstood) {
+  const auto message = [](const std::string& device_class, const std::string& parameters) {
+    const Json spec{
+        {"devices",
+         {{"requests", Json::array({{{"name", "r"}, {"exactly", {{"deviceClassName", device_class}}}}})},
+          {"config",
+           Json::array(
+               {{{"opaque", {{"driver", "accelerator.heddle.dev"}, {"parameters", Json::parse(parameters)}}}}})}}}};
+    const Json got = response(validate(review("ResourceClaim", {{"spec", spec}}).dump(), {}));
+    return got["allowed"] == true ? std::string() : got["status"]["message"].get<std::string>();
+  };
+  const std::string start = R"({"apiVersion":"heddle.dev/v1alpha1","kind":"ShareConfig",)";
+  for (const char* device_class : {"heddle", "my-own-class"}) {
+    EXPECT_EQ(message(device_class, start + R"("memoryPercent":50})"), "");
+    EXPECT_NE(message(device_class, start + R"("memoryPercent":101})").find("config[0].opaque.parameters"),
+              std::string::npos);
+    EXPECT_NE(message(device_class, start + R"("memoryPercnt":50})").find("memoryPercnt"), std::string::npos);
+    EXPECT_NE(message(device_class, "{}").find("must be a ShareConfig of heddle.dev/v1alpha1"), std::string::npos);
+  }
+}
+
+TEST(Validate, ResourcesOfOtherPluginsOfTheVendorMayCome) {
+  EXPECT_EQ(response(validate(review("Pod", pod({{"nvidia.com/hostdev", "1"}})).dump(), {}))["allowed"], true);
+}
 
 TEST(Base64, RoundTrip) {
   for (const char* text : {"", "f", "fo", "foo", "foob", "fooba", "foobar", "\xff\xfe"}) {

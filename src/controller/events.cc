@@ -34,7 +34,7 @@ std::string signature_of(const PodRecord& record) {
 bool asks_for_translated_resources(const model::Pod& pod) {
   const auto asks = [](const model::ResourceList& list) {
     return std::any_of(list.begin(), list.end(), [](const auto& entry) {
-      return dialects::is_nvidia_key(entry.first) && entry.second.sign() > 0;
+      return dialects::is_nvidia_resource(entry.first) && entry.second.sign() > 0;
     });
   };
   return std::any_of(pod.containers.begin(), pod.containers.end(),

@@ -127,8 +127,9 @@ void FakeCluster::finish_pod(const std::string& name) {
   if (controller) controller->upsert_pod(*codec::parse_pod(api.pod(key_of(name)).dump()));
 }
 
-void FakeCluster::upsert_quota(const std::string& name, std::map<std::string, int64_t> hard) {
-  quotas_[name] = Quota{kNamespace, name, std::move(hard)};
+void FakeCluster::upsert_quota(const std::string& name, std::map<std::string, int64_t> hard,
+                               std::vector<QuotaTerm> terms) {
+  quotas_[name] = Quota{kNamespace, name, std::move(hard), std::move(terms)};
   if (controller) controller->upsert_quota(quotas_[name]);
 }
 

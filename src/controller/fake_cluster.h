@@ -79,7 +79,7 @@ class FakeCluster {
   void create_user_claim(const std::string& name, const Json& exactly);
   void delete_pod(const std::string& name);
   void finish_pod(const std::string& name);
-  void upsert_quota(const std::string& name, std::map<std::string, int64_t> hard);
+  void upsert_quota(const std::string& name, std::map<std::string, int64_t> hard, std::vector<QuotaTerm> terms = {});
 
   // The controller starts, or starts again, with nothing but what the API server has.
   void start_controller();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "controller/certificates.h"
 #include "controller/controller.h"
@@ -10,6 +11,7 @@
 #include "controller/ledger.h"
 #include "controller/quota.h"
 #include "controller/watches.h"
+#include "dialects/nvidia.h"
 
 namespace heddle::controller {
 namespace {
@@ -110,17 +112,71 @@ TEST(Quota, ReadsOnlyWhatItCounts) {
   ASSERT_TRUE(quota.has_value());
   EXPECT_EQ(quota->hard,
             (std::map<std::string, int64_t>{{"requests.nvidia.com/gpu", 2}, {"limits.nvidia.com/gpumem", 20000}}));
-  EXPECT_TRUE(parse_quota(R"({"metadata":{},"spec":{"scopes":["BestEffort"],"hard":{"requests.nvidia.com/gpu":"0"}}})")
-                  ->hard.empty());
+  EXPECT_TRUE(
+      parse_quota(
+          R"({"metadata":{},"spec":{"scopes":["CrossNamespacePodAffinity"],"hard":{"requests.nvidia.com/gpu":"0"}}})")
+          ->hard.empty());
   EXPECT_FALSE(parse_quota("[]").has_value());
   QuotaTable table;
   table.upsert(*quota);
-  EXPECT_FALSE(table.exceeded("d", {1, 0, 0}, {1, 20000, 0}).has_value());
-  EXPECT_TRUE(table.exceeded("d", {1, 0, 0}, {2, 0, 0}).has_value());
-  EXPECT_TRUE(table.exceeded("d", {0, 1, 0}, {0, 20000, 0}).has_value());
-  EXPECT_FALSE(table.exceeded("other", {9, 9, 9}, {9, 9, 9}).has_value());
+  const auto exceeded = [&](const std::string& name_space, DeviceUsage used, DeviceUsage ask) {
+    return table.exceeded(name_space, {}, [&](const Quota&) { return used; }, ask).has_value();
+  };
+  EXPECT_FALSE(exceeded("d", {1, 0, 0}, {1, 20000, 0}));
+  EXPECT_TRUE(exceeded("d", {1, 0, 0}, {2, 0, 0}));
+  EXPECT_TRUE(exceeded("d", {0, 1, 0}, {0, 20000, 0}));
+  EXPECT_FALSE(exceeded("other", {9, 9, 9}, {9, 9, 9}));
   table.remove("d/q");
-  EXPECT_FALSE(table.exceeded("d", {1, 0, 0}, {2, 0, 0}).has_value());
+  EXPECT_FALSE(exceeded("d", {1, 0, 0}, {2, 0, 0}));
+}
+
+TEST(Quota, PercentagesOfMemoryAreCountedFromTheConfiguration) {
+  const model::ClaimSpec spec = dialects::nvidia_spec({2, 0, 30, 10});
+  EXPECT_EQ(least_usage(spec), (DeviceUsage{2, 0, 20, 60}));
+  model::Allocation allocation;
+  for (const char* device : {"gpu-0", "gpu-1"}) {
+    model::DeviceResult result;
+    result.request = "gpu";
+    result.driver = "accelerator.heddle.dev";
+    result.device = device;
+    result.consumed_capacity = {{"memory", Quantity::bytes(int64_t{7} << 20)}, {"cores", Quantity::from_int(10)}};
+    allocation.results.push_back(result);
+  }
+  allocation.config.push_back({false, spec.config.front()});
+  EXPECT_EQ(usage_of(allocation, "accelerator.heddle.dev"), (DeviceUsage{2, 14, 20, 60}));
+  EXPECT_EQ(least_usage(dialects::nvidia_spec({1, 0, 0, 0})), (DeviceUsage{1, 0, 100, 0}));
+}
+
+TEST(Quota, ScopesThatThePodDecides) {
+  const PodScope batch{true, true, "batch"};
+  const PodScope plain{false, false, ""};
+  const auto by_class = [](const std::string& inside) {
+    return R"("scopeSelector":{"matchExpressions":[{"scopeName":"PriorityClass",)" + inside + "}]}";
+  };
+  const std::tuple<std::string, bool, bool> cases[] = {
+      {R"("scopes":["BestEffort"])", true, false},
+      {R"("scopes":["NotBestEffort"])", false, true},
+      {R"("scopes":["Terminating"])", true, false},
+      {R"("scopes":["NotTerminating"])", false, true},
+      {R"("scopes":["Terminating","NotBestEffort"])", false, false},
+      {R"("scopes":["PriorityClass"])", true, false},
+      {by_class(R"("operator":"In","values":["x","batch"])"), true, false},
+      {by_class(R"("operator":"NotIn","values":["batch"])"), false, true},
+      {by_class(R"("operator":"DoesNotExist")"), false, true},
+      {R"("scopes":[])", true, true},
+  };
+  for (const auto& [scopes, covers_batch, covers_plain] : cases) {
+    const auto quota = parse_quota(
+        R"({"metadata":{"name":"q","namespace":"d"},"spec":{"hard":{"requests.nvidia.com/gpu":"0"},)" + scopes + "}}");
+    ASSERT_TRUE(quota.has_value()) << scopes;
+    EXPECT_EQ(quota->covers(batch), covers_batch) << scopes;
+    EXPECT_EQ(quota->covers(plain), covers_plain) << scopes;
+    QuotaTable table;
+    table.upsert(*quota);
+    EXPECT_EQ(table.forbidden("d", batch, {1}).has_value(), covers_batch) << scopes;
+  }
+  EXPECT_FALSE(parse_quota(R"({"spec":{"scopes":[1]}})").has_value());
+  EXPECT_FALSE(parse_quota(R"({"spec":{"scopeSelector":{"matchExpressions":[{}]}}})").has_value());
 }
 
 TEST(Certificates, SecretAndBundle) {

@@ -94,6 +94,11 @@ DeviceUsage Ledger::usage(const std::string& name_space) const {
   return it == usage_.end() ? DeviceUsage{} : it->second;
 }
 
+DeviceUsage Ledger::usage_of_claim(const std::string& key) const {
+  const auto it = held_.find(key);
+  return it == held_.end() ? DeviceUsage{} : it->second.usage;
+}
+
 // Brings the engine's State and the sums in step with what is known and planned for one claim.
 void Ledger::refresh(const std::string& key) {
   const model::ResourceClaim* known = find(key);

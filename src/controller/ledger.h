@@ -38,6 +38,7 @@ class Ledger {
   [[nodiscard]] const model::Allocation* planned(const std::string& key) const;
 
   [[nodiscard]] DeviceUsage usage(const std::string& name_space) const;
+  [[nodiscard]] DeviceUsage usage_of_claim(const std::string& key) const;
   [[nodiscard]] engine::State& state() { return state_; }
   [[nodiscard]] const engine::State& state() const { return state_; }
   [[nodiscard]] const std::string& driver() const { return driver_; }

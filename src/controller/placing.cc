@@ -17,11 +17,31 @@ Telling no(const char* outcome, std::vector<engine::Reason> reasons) {
 
 }  // namespace
 
+// What the pods of the namespace hold that a quota covers; a claim of several pods counts once.
+DeviceUsage Reconciler::Impl::used_of(const Quota& quota) const {
+  if (quota.terms.empty()) return ledger.usage(quota.name_space);
+  const std::string prefix = quota.name_space + "/";
+  std::set<std::string> claims;
+  for (auto it = pods.lower_bound(prefix); it != pods.end() && it->first.starts_with(prefix); ++it) {
+    const model::Pod& pod = it->second.pod;
+    if (!quota.covers(scope_of(pod))) continue;
+    for (const model::PodResourceClaim& entry : pod.resource_claims)
+      claims.insert(prefix + (entry.claim_name.empty() ? entry.actual_name : entry.claim_name));
+  }
+  DeviceUsage sum;
+  for (const std::string& key : claims) sum += ledger.usage_of_claim(key);
+  return sum;
+}
+
+std::optional<engine::Reason> Reconciler::Impl::over_quota(const model::Pod& pod, const DeviceUsage& ask) const {
+  return quotas.exceeded(pod.meta.name_space, scope_of(pod), [&](const Quota& quota) { return used_of(quota); }, ask);
+}
+
 void Reconciler::Impl::assigned(PodRecord& record, const std::vector<Want>& open, const engine::Assigned& outcome) {
   const model::Pod& pod = record.pod;
   DeviceUsage asked;
   for (const model::Allocation& allocation : outcome.allocations) asked += usage_of(allocation, options.driver);
-  if (auto quota = quotas.exceeded(pod.meta.name_space, ledger.usage(pod.meta.name_space), asked)) {
+  if (auto quota = over_quota(pod, asked)) {
     record.refused_version = placement_version();
     ++stats.waiting;
     return tell(record, no("Waiting", {std::move(*quota)}));
@@ -63,8 +83,7 @@ void Reconciler::Impl::place(PodRecord& record, std::map<std::string, engine::Ou
     dirty.insert(record.pod.meta.key());
     return;
   }
-  const std::string& name_space = record.pod.meta.name_space;
-  if (auto quota = quotas.exceeded(name_space, ledger.usage(name_space), least)) {
+  if (auto quota = over_quota(record.pod, least)) {
     record.refused_version = placement_version();
     ++stats.waiting;
     return tell(record, no("Waiting", {std::move(*quota)}));

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/quantity.h"
+#include "codec/codec.h"
+#include "dialects/wire_names.h"
 
 namespace heddle::controller {
 namespace {
@@ -24,6 +28,7 @@ const int64_t* amount(const DeviceUsage& usage, std::string_view key) {
   if (resource == "nvidia.com/gpu") return &usage.devices;
   if (resource == "nvidia.com/gpumem") return &usage.memory_mib;
   if (resource == "nvidia.com/gpucores") return &usage.cores;
+  if (resource == "nvidia.com/gpumem-percentage") return &usage.memory_percent;
   return nullptr;
 }
 
@@ -32,12 +37,73 @@ int64_t capacity_of(const std::map<std::string, Quantity>& capacity, const char*
   return it == capacity.end() ? 0 : it->second.value().value_or(0);
 }
 
+bool names_request(const model::OpaqueConfig& config, const std::string& request) {
+  return config.requests.empty() ||
+         std::find(config.requests.begin(), config.requests.end(), request) != config.requests.end();
+}
+
+int64_t asked_percent(const model::OpaqueConfig& config, std::string_view driver, const std::string& request) {
+  if (config.driver != driver || !names_request(config, request)) return 0;
+  const auto share = codec::parse_share_config(config.parameters_json);
+  return share && *share ? (*share)->memory_percent.value_or(0) : 0;
+}
+
+Result<std::vector<QuotaTerm>> read_terms(const Json& spec) {
+  std::vector<QuotaTerm> terms;
+  if (const Json scopes = spec.value("scopes", Json::array()); scopes.is_array()) {
+    for (const Json& scope : scopes) {
+      if (!scope.is_string()) return fail(Code::kInvalidArgument, "must be strings", "spec.scopes");
+      terms.push_back({scope.get<std::string>(), "Exists", {}});
+    }
+  }
+  const Json selector = spec.value("scopeSelector", Json::object());
+  if (!selector.is_object()) return fail(Code::kInvalidArgument, "must be an object", "spec.scopeSelector");
+  for (const Json& entry : selector.value("matchExpressions", Json::array())) {
+    const bool whole = entry.is_object() && entry.value("scopeName", Json()).is_string() &&
+                       entry.value("operator", Json()).is_string();
+    if (!whole) return fail(Code::kInvalidArgument, "needs scopeName and operator", "spec.scopeSelector");
+    QuotaTerm term{entry["scopeName"].get<std::string>(), entry["operator"].get<std::string>(), {}};
+    for (const Json& value : entry.value("values", Json::array())) {
+      if (value.is_string()) term.values.push_back(value.get<std::string>());
+    }
+    terms.push_back(std::move(term));
+  }
+  return terms;
+}
+
+bool known(const QuotaTerm& term) {
+  constexpr std::string_view kScopes[] = {"Terminating", "NotTerminating", "BestEffort", "NotBestEffort",
+                                          "PriorityClass"};
+  return std::find(std::begin(kScopes), std::end(kScopes), term.scope) != std::end(kScopes);
+}
+
+bool holds(const QuotaTerm& term, const PodScope& pod) {
+  if (term.scope == "Terminating") return pod.terminating;
+  if (term.scope == "NotTerminating") return !pod.terminating;
+  if (term.scope == "BestEffort") return pod.best_effort;
+  if (term.scope == "NotBestEffort") return !pod.best_effort;
+  const bool set = !pod.priority_class.empty();
+  const bool listed = set && std::find(term.values.begin(), term.values.end(), pod.priority_class) != term.values.end();
+  if (term.op == "In") return listed;
+  if (term.op == "NotIn") return !listed;
+  return term.op == "DoesNotExist" ? !set : set;
+}
+
 }  // namespace
+
+bool Quota::covers(const PodScope& pod) const {
+  return std::all_of(terms.begin(), terms.end(), [&](const QuotaTerm& term) { return holds(term, pod); });
+}
+
+PodScope scope_of(const model::Pod& pod) {
+  return {model::best_effort(pod), pod.terminating, pod.priority_class};
+}
 
 DeviceUsage& DeviceUsage::operator+=(const DeviceUsage& other) {
   devices += other.devices;
   memory_mib += other.memory_mib;
   cores += other.cores;
+  memory_percent += other.memory_percent;
   return *this;
 }
 
@@ -45,6 +111,7 @@ DeviceUsage& DeviceUsage::operator-=(const DeviceUsage& other) {
   devices -= other.devices;
   memory_mib -= other.memory_mib;
   cores -= other.cores;
+  memory_percent -= other.memory_percent;
   return *this;
 }
 
@@ -52,7 +119,11 @@ DeviceUsage usage_of(const model::Allocation& allocation, std::string_view drive
   DeviceUsage out;
   for (const model::DeviceResult& result : allocation.results) {
     if (result.driver != driver || result.admin_access) continue;
-    out += {1, capacity_of(result.consumed_capacity, "memory") >> 20, capacity_of(result.consumed_capacity, "cores")};
+    out +=
+        {1, capacity_of(result.consumed_capacity, "memory") >> 20, capacity_of(result.consumed_capacity, "cores"), 0};
+    for (const model::AllocatedConfig& entry : allocation.config) {
+      if (!entry.from_class) out.memory_percent += asked_percent(entry.config, driver, result.request);
+    }
   }
   return out;
 }
@@ -61,10 +132,15 @@ DeviceUsage least_usage(const model::ClaimSpec& spec) {
   DeviceUsage out;
   for (const model::DeviceRequest& request : spec.requests) {
     if (!request.exactly) continue;
+    const auto& capacity = request.exactly->capacity;
     const int64_t count = request.exactly->count.value_or(1);
-    out.devices += count;
-    out.memory_mib += count * (capacity_of(request.exactly->capacity, "memory") >> 20);
-    out.cores += count * capacity_of(request.exactly->capacity, "cores");
+    int64_t percent = 0;
+    for (const model::OpaqueConfig& config : spec.config)
+      percent += asked_percent(config, dialects::kDriver, request.name);
+    const int64_t memory = capacity_of(capacity, "memory") >> 20;
+    // Not named, the device's default holds: all of them.
+    const int64_t cores = capacity.contains("cores") ? capacity_of(capacity, "cores") : 100;
+    out += {count, count * memory, count * cores, count * percent};
   }
   return out;
 }
@@ -82,7 +158,8 @@ Result<Quota> parse_quota(std::string_view json) {
   };
   quota.name = text("name");
   quota.name_space = text("namespace");
-  if (spec.contains("scopes") || spec.contains("scopeSelector")) return quota;
+  HEDDLE_TRY(quota.terms, read_terms(spec));
+  if (!std::all_of(quota.terms.begin(), quota.terms.end(), known)) return quota;
   const Json hard = spec.value("hard", Json::object());
   if (!hard.is_object()) return fail(Code::kInvalidArgument, "must be an object", "spec.hard");
   for (const auto& [key, value] : hard.items()) {
@@ -109,14 +186,17 @@ void QuotaTable::remove(const std::string& key) {
   ++version_;
 }
 
-std::optional<engine::Reason> QuotaTable::exceeded(const std::string& name_space, const DeviceUsage& used,
+std::optional<engine::Reason> QuotaTable::exceeded(const std::string& name_space, const PodScope& pod,
+                                                   const std::function<DeviceUsage(const Quota&)>& used,
                                                    const DeviceUsage& ask) const {
   const auto it = by_namespace_.find(name_space);
   if (it == by_namespace_.end()) return std::nullopt;
   for (const auto& [name, quota] : it->second) {
+    if (quota.hard.empty() || !quota.covers(pod)) continue;
+    const DeviceUsage in_use = used(quota);
     for (const auto& [key, hard] : quota.hard) {
       const int64_t more = *amount(ask, key);
-      const int64_t now = *amount(used, key);
+      const int64_t now = *amount(in_use, key);
       if (more == 0 || more <= hard - now) continue;
       return engine::Reason{"Quota",
                             fmt::format("quota {}/{}: {} is {}, {} in use, {} more asked; it fits when {} of it end "
@@ -127,12 +207,17 @@ std::optional<engine::Reason> QuotaTable::exceeded(const std::string& name_space
   return std::nullopt;
 }
 
-std::optional<std::string> QuotaTable::forbidden(const std::string& name_space, const DeviceUsage& ask) const {
+std::optional<std::string> QuotaTable::forbidden(const std::string& name_space, const PodScope& pod,
+                                                 const DeviceUsage& ask) const {
   const auto it = by_namespace_.find(name_space);
   if (it == by_namespace_.end()) return std::nullopt;
+  // How much memory a whole card or a percentage is shows only on the device, but none it never is.
+  DeviceUsage needs = ask;
+  needs.memory_mib = std::max(needs.memory_mib, needs.devices);
   for (const auto& [name, quota] : it->second) {
+    if (!quota.covers(pod)) continue;
     for (const auto& [key, hard] : quota.hard) {
-      if (hard == 0 && *amount(ask, key) > 0) return fmt::format("quota {}/{} allows no {}", name_space, name, key);
+      if (hard == 0 && *amount(needs, key) > 0) return fmt::format("quota {}/{} allows no {}", name_space, name, key);
     }
   }
   return std::nullopt;

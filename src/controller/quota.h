@@ -1,24 +1,29 @@
 // ResourceQuota of translated resources: requests.nvidia.com/gpu, limits.nvidia.com/gpumem and the like keep their
-// meaning, counted from the ledger because the pods no longer name the resources. Pure.
+// meaning, counted from the ledger because the pods no longer name the resources. Scopes that a pod itself decides
+// (Terminating, BestEffort, PriorityClass and their opposites) count; quotas with others are left out. Pure.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "engine/engine.h"
 #include "model/claim.h"
+#include "model/pod.h"
 
 namespace heddle::controller {
 
-// What claims hold or ask for. Units: devices, MiB over all of them, percent over all of them.
+// What claims hold or ask for. Units: devices; MiB, percent of compute and asked percent of memory over all of them.
 struct DeviceUsage {
   int64_t devices = 0;
   int64_t memory_mib = 0;
   int64_t cores = 0;
+  int64_t memory_percent = 0;  // of shares asked for in percent only
 
   DeviceUsage& operator+=(const DeviceUsage& other);
   DeviceUsage& operator-=(const DeviceUsage& other);
@@ -29,13 +34,29 @@ DeviceUsage usage_of(const model::Allocation& allocation, std::string_view drive
 // What is known before devices are chosen: a whole card and a percentage count no memory yet.
 DeviceUsage least_usage(const model::ClaimSpec& spec);
 
+// What the scopes of a quota look at.
+struct PodScope {
+  bool best_effort = false;
+  bool terminating = false;
+  std::string priority_class;
+};
+PodScope scope_of(const model::Pod& pod);
+
+struct QuotaTerm {
+  std::string scope;  // Terminating, NotTerminating, BestEffort, NotBestEffort, PriorityClass
+  std::string op;     // Exists, DoesNotExist, In, NotIn
+  std::vector<std::string> values;
+};
+
 struct Quota {
   std::string name_space;
   std::string name;
   std::map<std::string, int64_t> hard;  // only keys of translated resources, "requests.nvidia.com/gpu"
+  std::vector<QuotaTerm> terms;         // all must hold; empty: every pod
+  [[nodiscard]] bool covers(const PodScope& pod) const;
 };
 
-// Quotas with scopes are not counted here: their keys are left out. Errors: kInvalidArgument.
+// The keys of a quota with a scope that is not known here are left out. Errors: kInvalidArgument.
 Result<Quota> parse_quota(std::string_view json);
 
 // Not thread-safe; copy it for readers on other threads.
@@ -43,11 +64,14 @@ class QuotaTable {
  public:
   void upsert(Quota quota);
   void remove(const std::string& key);
-  // Why `ask` more than `used` goes beyond a quota of the namespace.
-  [[nodiscard]] std::optional<engine::Reason> exceeded(const std::string& name_space, const DeviceUsage& used,
+  // Why `ask` more than what the pods that a quota covers use now goes beyond that quota.
+  [[nodiscard]] std::optional<engine::Reason> exceeded(const std::string& name_space, const PodScope& pod,
+                                                       const std::function<DeviceUsage(const Quota&)>& used,
                                                        const DeviceUsage& ask) const;
   // A quota of 0 for something that `ask` needs: nothing that ends could ever make room.
-  [[nodiscard]] std::optional<std::string> forbidden(const std::string& name_space, const DeviceUsage& ask) const;
+  [[nodiscard]] std::optional<std::string> forbidden(const std::string& name_space, const PodScope& pod,
+                                                     const DeviceUsage& ask) const;
+  [[nodiscard]] bool has(const std::string& name_space) const { return by_namespace_.contains(name_space); }
   [[nodiscard]] uint64_t version() const { return version_; }
 
  private:

@@ -90,6 +90,8 @@ struct Reconciler::Impl {
   // placing.cc: the waiting pods, and what must be taken back
   void place_pending();
   void place(PodRecord& record, std::map<std::string, engine::Outcome>& answers);
+  [[nodiscard]] DeviceUsage used_of(const Quota& quota) const;
+  [[nodiscard]] std::optional<engine::Reason> over_quota(const model::Pod& pod, const DeviceUsage& ask) const;
   void assigned(PodRecord& record, const std::vector<Want>& open, const engine::Assigned& outcome);
   void audit();
   void check_vanished();

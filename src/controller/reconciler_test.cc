@@ -271,6 +271,24 @@ TEST_F(ReconcilerTest, QuotaIsCountedFromTheLedger) {
   EXPECT_NE(cluster.condition("d")["message"].get<std::string>().find("gpumem"), std::string::npos);
 }
 
+TEST_F(ReconcilerTest, AQuotaWithAScopeCountsOnlyThePodsThatItCovers) {
+  cluster.add_node("n1", 4);
+  cluster.upsert_quota("q", {{"requests.nvidia.com/gpu", 1}}, {{"PriorityClass", "In", {"batch"}}});
+  const Json batch{{"priorityClassName", "batch"}};
+  cluster.create_pod("plain", kCard);
+  cluster.create_pod("a", kCard, batch);
+  cluster.create_pod("b", kCard, batch);
+  cluster.start_controller();
+  cluster.run();
+  EXPECT_EQ(cluster.node_of("plain"), "n1");
+  EXPECT_EQ(cluster.node_of("a"), "n1");
+  EXPECT_TRUE(cluster.gated("b"));
+  EXPECT_EQ(cluster.condition("b")["reason"], "Quota");
+  cluster.finish_pod("a");
+  cluster.run();
+  EXPECT_EQ(cluster.node_of("b"), "n1");
+}
+
 TEST_F(ReconcilerTest, ADeletedPodLeavesNothing) {
   cluster.add_node("n1", 1);
   cluster.create_pod("a", kCard);

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdint>
 
 #include "base/quantity.h"
+#include "codec/codec.h"
 #include "dialects/translate.h"
 #include "dialects/wire_names.h"
 
@@ -24,6 +26,10 @@ constexpr std::array kKnown = {kGpu, kMemory, kPercent, kCores, kPriority};
 constexpr int64_t kMaxUnits = 2147483647;  // what an int32 of the tools that these names come from can hold
 constexpr int64_t kMaxDevices = 32;        // results of one ResourceClaim
 constexpr int64_t kMebibyte = int64_t{1} << 20;
+
+// The domain is shared: network, RDMA and virtualisation plugins of the vendor name resources in it too, and those are
+// none of ours. Names that begin like this ask for a card, however they end.
+constexpr std::array<std::string_view, 2> kFamily = {"gpu", "mig-"};
 
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -157,7 +163,10 @@ Quantity mebibytes(int64_t count) {
   return Quantity::bytes(count * kMebibyte);
 }
 
-model::ClaimSpec make_spec(int64_t count, int64_t memory_mib, int64_t percent, int64_t cores) {
+}  // namespace
+
+model::ClaimSpec nvidia_spec(const NvidiaAmounts& amounts) {
+  const auto& [count, memory_mib, percent, cores] = amounts;
   constexpr std::string_view kRequest = "gpu";
   const bool slice_of_memory = memory_mib > 0 || (percent > 0 && percent < 100);
   const bool slice_of_cores = cores > 0 && cores < 100;
@@ -182,6 +191,30 @@ model::ClaimSpec make_spec(int64_t count, int64_t memory_mib, int64_t percent, i
   spec.requests.push_back({std::string(kRequest), std::move(exactly), {}});
   return spec;
 }
+
+std::optional<NvidiaAmounts> nvidia_amounts(const model::ClaimSpec& spec) {
+  if (spec.requests.size() != 1 || !spec.requests.front().exactly) return std::nullopt;
+  const model::DeviceSubRequest& exactly = *spec.requests.front().exactly;
+  NvidiaAmounts amounts;
+  amounts.count = exactly.count.value_or(1);
+  if (amounts.count < 1 || amounts.count > kMaxDevices) return std::nullopt;
+  for (const auto& [name, quantity] : exactly.capacity) {
+    const int64_t value = quantity.value().value_or(-1);
+    if (name == kMemoryCapacity) amounts.memory_mib = value > 0 ? value / kMebibyte : -1;
+    if (name == kCoresCapacity) amounts.cores = value;
+  }
+  for (const model::OpaqueConfig& config : spec.config) {
+    const auto share = codec::parse_share_config(config.parameters_json);
+    if (share && *share) amounts.percent = (*share)->memory_percent.value_or(0);
+  }
+  const bool in_range = amounts.memory_mib >= 0 && amounts.memory_mib <= kMaxUnits / amounts.count &&
+                        amounts.percent >= 0 && amounts.percent <= 100 && amounts.cores >= 0 && amounts.cores <= 100;
+  const bool both = amounts.memory_mib > 0 && amounts.percent > 0;
+  if (!in_range || both || nvidia_spec(amounts) != spec) return std::nullopt;
+  return amounts;
+}
+
+namespace {
 
 std::string explain(int64_t count, int64_t memory_mib, int64_t percent, int64_t cores) {
   const std::string cards = fmt::format("{} NVIDIA card{}", count, count == 1 ? "" : "s");
@@ -210,8 +243,13 @@ NvidiaAsk without_device(NvidiaAsk ask, const Amounts& amounts, const Reader& re
 
 }  // namespace
 
-bool is_nvidia_key(std::string_view key) {
-  return key.starts_with(kDomain);
+bool is_nvidia_resource(std::string_view key) {
+  if (!key.starts_with(kDomain)) return false;
+  if (key == kPriority) return true;
+  std::string name(key.substr(kDomain.size()));
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return std::any_of(kFamily.begin(), kFamily.end(), [&](std::string_view start) { return name.starts_with(start); });
 }
 
 NvidiaAsk read_nvidia(const NvidiaResources& resources, std::vector<Refusal>& refusals) {
@@ -247,7 +285,7 @@ NvidiaAsk read_nvidia(const NvidiaResources& resources, std::vector<Refusal>& re
 
   for (const auto& [key, value] : all) ask.remove.push_back(key);
   if (amounts.priority) ask.warnings.push_back("nvidia.com/priority has no effect in this version");
-  ask.spec = make_spec(count, memory, amounts.percent.value_or(0), amounts.cores.value_or(0));
+  ask.spec = nvidia_spec({count, memory, amounts.percent.value_or(0), amounts.cores.value_or(0)});
   ask.explanation = explain(count, memory, amounts.percent.value_or(0), amounts.cores.value_or(0));
   return ask;
 }
@@ -268,7 +306,7 @@ void check_nvidia_annotations(const std::map<std::string, std::string>& annotati
       refusals.push_back(
           {field, "a card without other tenants is not supported yet by this name; write nvidia.com/gpucores: 100"});
     }
-    if (!is_nvidia_key(key)) continue;
+    if (!key.starts_with(kDomain)) continue;
     if (std::find(kKnown.begin(), kKnown.end(), key) != kKnown.end()) {
       refusals.push_back(
           {field, "this is a resource, and an annotation of this name is never read; use resources.limits"});

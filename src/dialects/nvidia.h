@@ -2,6 +2,7 @@
 // gpucores. Pure functions over what one container wrote.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -14,7 +15,7 @@ namespace heddle::dialects {
 
 struct Refusal;
 
-// A container's resources of the domain nvidia.com, as text of quantities.
+// A container's resources of this dialect, as text of quantities.
 struct NvidiaResources {
   std::string path;  // of the container's resources, "spec.containers[0].resources"
   std::map<std::string, std::string> limits;
@@ -28,8 +29,22 @@ struct NvidiaAsk {
   std::vector<std::string> warnings;
 };
 
-// True for keys of resources and annotations that this dialect has to understand or refuse.
-[[nodiscard]] bool is_nvidia_key(std::string_view key);
+// True for resources that ask for a card: this dialect has to understand or refuse them. Other resources of the domain
+// (nvidia.com/hostdev, nvidia.com/pgpu ...) belong to other plugins.
+[[nodiscard]] bool is_nvidia_resource(std::string_view key);
+
+// What a claim of this dialect asks for, per card but for the count; 0: not named.
+struct NvidiaAmounts {
+  int64_t count = 1;
+  int64_t memory_mib = 0;
+  int64_t percent = 0;
+  int64_t cores = 0;
+  friend bool operator==(const NvidiaAmounts&, const NvidiaAmounts&) = default;
+};
+// Amounts as read_nvidia allows them -> the claim that stands for them.
+[[nodiscard]] model::ClaimSpec nvidia_spec(const NvidiaAmounts& amounts);
+// The other way; nothing for a claim that nvidia_spec does not make, to the letter.
+[[nodiscard]] std::optional<NvidiaAmounts> nvidia_amounts(const model::ClaimSpec& spec);
 
 // Appends to refusals what has no exact meaning; the answer counts only when nothing was appended.
 NvidiaAsk read_nvidia(const NvidiaResources& resources, std::vector<Refusal>& refusals);

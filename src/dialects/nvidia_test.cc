@@ -93,6 +93,30 @@ TEST(Nvidia, CountZeroIsNoClaimAndStays) {
   }
 }
 
+TEST(Nvidia, OnlyNamesThatAskForACardAreOurs) {
+  for (const char* ours : {"gpu", "gpumem", "gpumemory", "gpu.shared", "GPU", "gpuMem", "mig-1g.5gb", "priority"}) {
+    EXPECT_TRUE(is_nvidia_resource(std::string("nvidia.com/") + ours)) << ours;
+  }
+  for (const char* foreign : {"nvidia.com/hostdev", "nvidia.com/rdma_shared", "nvidia.com/pgpu",
+                              "nvidia.com/GRID_T4-1Q", "nvidia.com/", "amd.com/gpu", "gpu", "x.nvidia.com/gpu"}) {
+    EXPECT_FALSE(is_nvidia_resource(foreign)) << foreign;
+  }
+}
+
+TEST(Nvidia, AClaimTellsItsAmounts) {
+  for (const NvidiaAmounts& amounts :
+       {NvidiaAmounts{1, 0, 0, 0}, NvidiaAmounts{32, 0, 0, 0}, NvidiaAmounts{1, 3000, 0, 30},
+        NvidiaAmounts{2, 1000, 0, 0}, NvidiaAmounts{1, 500, 0, 100}, NvidiaAmounts{3, 0, 50, 10},
+        NvidiaAmounts{1, 0, 0, 25}}) {
+    const auto back = nvidia_amounts(nvidia_spec(amounts));
+    ASSERT_TRUE(back.has_value()) << amounts.memory_mib;
+    EXPECT_EQ(*back, amounts);
+  }
+  model::ClaimSpec changed = nvidia_spec({2, 1000, 0, 0});
+  changed.constraints.clear();
+  EXPECT_FALSE(nvidia_amounts(changed).has_value());
+}
+
 TEST(Nvidia, PriorityIsAHintAndNoDevice) {
   std::vector<Refusal> refusals;
   NvidiaAsk ask = read_nvidia({"p", keys({{"priority", "1"}}), {}}, refusals);

@@ -45,6 +45,14 @@ TEST(Requests, WhatNoTranslationWritesIsRefused) {
       with("\"cores\":\"30\"", "\"other\":\"1\""),
       with("3000Mi", "0"),
       with("3000Mi", "-1"),
+      with("3000Mi", "3145728001"),  // no whole MiB
+      with("3000Mi", "2147483648Mi"),
+      with("\"count\":1", "\"count\":2"),  // two shares, perhaps of one card
+      with("\"name\":\"gpu\"", "\"name\":\"card\""),
+      with("\"devices\":{",
+           "\"devices\":{\"config\":[{\"requests\":[\"gpu\"],\"opaque\":{\"driver\":"
+           "\"accelerator.heddle.dev\",\"parameters\":{\"apiVersion\":\"heddle.dev/v1alpha1\",\"kind\":"
+           "\"ShareConfig\",\"memoryPercent\":50}}}],"),  // memory and a percentage
       with("\"devices\":{", "\"devices\":{\"config\":[{\"opaque\":{\"driver\":\"x\",\"parameters\":{}}}],"),
       with("\"devices\":{", "\"devices\":{\"constraints\":[{\"matchAttribute\":\"a/b\"}],"),
   };

@@ -65,10 +65,10 @@ NvidiaResources nvidia_resources(const Place& place) {
   Json* resources = member(*place.container, "resources");
   if (resources == nullptr) return out;
   for (auto& [key, value] : texts_of(member(*resources, "limits"))) {
-    if (is_nvidia_key(key)) out.limits.emplace(key, value);
+    if (is_nvidia_resource(key)) out.limits.emplace(key, value);
   }
   for (auto& [key, value] : texts_of(member(*resources, "requests"))) {
-    if (is_nvidia_key(key)) out.requests.emplace(key, value);
+    if (is_nvidia_resource(key)) out.requests.emplace(key, value);
   }
   return out;
 }
@@ -280,7 +280,7 @@ Result<Translation> Translator::run() {
   if (any_resource || !requests_.empty() || has_misplaced_resource(annotations)) {
     check_nvidia_annotations(annotations, out_.refusals, out_.warnings);
   }
-  if (const std::string node = text_of(spec(), "nodeName"); !node.empty() && asks) {
+  if (const std::string node = text_of(spec(), "nodeName"); !node.empty() && (asks || !requests_.empty())) {
     out_.refusals.push_back(
         {"spec.nodeName", fmt::format("a pod that names its node passes by the scheduler and gets no device; write "
                                       "nodeSelector: {{kubernetes.io/hostname: {}}}",

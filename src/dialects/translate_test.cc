@@ -154,6 +154,57 @@ TEST(Translate, NodeNameIsRefusedWithTheSelectorToWrite) {
   EXPECT_FALSE(t.changed);
 }
 
+TEST(Translate, NodeNameIsRefusedToAnEarlierPassToo) {
+  const Json before = pod({container("main", kShare)});
+  Json once = patched(before, translate(before));
+  once["spec"]["nodeName"] = "n1";
+  const Translation t = translate(once);
+  ASSERT_EQ(t.refusals.size(), 1U);
+  EXPECT_EQ(t.refusals[0].field, "spec.nodeName");
+}
+
+TEST(Translate, ResourcesOfOtherPluginsOfTheVendorStay) {
+  Json asked = kShare;
+  asked["nvidia.com/hostdev"] = "1";
+  Json before = pod({container("main", asked), container("net", {{"nvidia.com/rdma_shared", "1"}})});
+  const Translation t = translate(before);
+  EXPECT_TRUE(t.refusals.empty());
+  ASSERT_EQ(t.requests.size(), 1U);
+  const Json after = patched(before, t);
+  EXPECT_EQ(after["spec"]["containers"][0]["resources"]["limits"], (Json{{"nvidia.com/hostdev", "1"}, {"cpu", "1"}}));
+  EXPECT_EQ(after["spec"]["containers"][1], before["spec"]["containers"][1]);
+  EXPECT_FALSE(translate(pod({container("net", {{"nvidia.com/hostdev", "1"}})})).changed);
+}
+
+// An annotation that agrees with the pod counts as an earlier pass, whoever wrote it: it must not be worth more than
+// the resources that the same user may write.
+TEST(Translate, AHandWrittenPassIsWorthNoMoreThanResources) {
+  const Json before = pod({container("main", kShare)});
+  const Json once = patched(before, translate(before));
+  EXPECT_FALSE(translate(once).changed);
+  const std::string annotation = once["metadata"]["annotations"]["heddle.dev/request"];
+  const auto forged = [&](const std::string& from, const std::string& to) {
+    std::string text = annotation;
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    Json object = once;
+    object["metadata"]["annotations"]["heddle.dev/request"] = text.replace(at, from.size(), to);
+    return translate(object);
+  };
+  for (const auto& [from, to] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"\"3000Mi\"", "\"0\""},
+                                                                  {"\"cores\":\"30\"", "\"cores\":\"101\""},
+                                                                  {"\"count\":1", "\"count\":2"},
+                                                                  {"\"count\":1", "\"adminAccess\":true,\"count\":1"},
+                                                                  {"heddle-nvidia", "heddle"}}) {
+    const Translation t = forged(from, to);
+    EXPECT_TRUE(t.requests.empty()) << to;
+    EXPECT_EQ(t.warnings.size(), 1U) << to;
+  }
+  const Translation other = forged("\"3000Mi\"", "\"4000Mi\"");
+  ASSERT_EQ(other.requests.size(), 1U);  // as if the user had written 4000; quotas count it as well
+}
+
 TEST(Translate, MirrorPodsAreLeftAlone) {
   Json before = pod({container("main", kShare)});
   before["spec"]["nodeName"] = "n1";

@@ -101,6 +101,22 @@ TEST(EffectiveRequestsTest, MoreThanInt64StaysTheLargest) {
   EXPECT_EQ(effective_requests(pod).at("memory"), std::numeric_limits<int64_t>::max());
 }
 
+TEST(BestEffortTest, CpuAndMemoryDecide) {
+  Pod pod;
+  Container other;
+  other.requests = {{"nvidia.com/gpu", q("1")}, {"cpu", q("0")}};
+  pod.containers = {other};
+  EXPECT_TRUE(best_effort(pod));
+  Container init;
+  init.init = true;
+  init.limits = {{"memory", q("1")}};
+  pod.containers = {init, other};
+  EXPECT_FALSE(best_effort(pod));
+  pod.containers = {other};
+  pod.pod_level_requests = {{"cpu", q("1")}};
+  EXPECT_FALSE(best_effort(pod));
+}
+
 TEST(NodeMatchTest, SelectorsAndAffinity) {
   Node node;
   node.meta.name = "node-1";

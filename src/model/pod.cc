@@ -123,6 +123,18 @@ bool matches(const NodeSelector& selector, const Node& node) {
                      [&](const NodeSelectorTerm& term) { return matches(term, node); });
 }
 
+bool best_effort(const Pod& pod) {
+  const auto counts = [](const ResourceList& list) {
+    return std::any_of(list.begin(), list.end(), [](const auto& entry) {
+      return (entry.first == "cpu" || entry.first == "memory") && entry.second.sign() > 0;
+    });
+  };
+  return !counts(pod.pod_level_requests) &&
+         std::none_of(pod.containers.begin(), pod.containers.end(), [&](const Container& container) {
+           return counts(container.requests) || counts(container.limits);
+         });
+}
+
 bool matches_node(const Pod& pod, const Node& node) {
   for (const auto& [key, value] : pod.node_selector) {
     const auto label = node.meta.labels.find(key);

@@ -45,6 +45,8 @@ struct Pod {
   std::string scheduler_name;
   std::string phase;  // Pending, Running, Succeeded, Failed, Unknown
   int32_t priority = 0;
+  std::string priority_class;
+  bool terminating = false;  // spec.activeDeadlineSeconds is set; not to be confused with meta.deleting
   std::vector<std::string> scheduling_gates;
   std::map<std::string, std::string> node_selector;
   std::optional<NodeSelector> required_node_affinity;
@@ -61,6 +63,9 @@ struct Pod {
 // What the pod needs on a node: the larger of the sum of its containers and of any init step, sidecars counted as
 // Kubernetes counts them, plus overhead. Only plain resources; cpu in milli-units, everything else in units.
 std::map<std::string, int64_t> effective_requests(const Pod& pod);
+
+// Quality of service BestEffort: no container, nor the pod itself, asks for or limits cpu or memory.
+[[nodiscard]] bool best_effort(const Pod& pod);
 
 struct Node {
   ObjectMeta meta;

@@ -29,16 +29,27 @@ system:serviceaccount:{{ .Release.Namespace }}:heddle-agent
 [{{ range $i, $v := . }}{{ if $i }}, {{ end }}'{{ $v }}'{{ end }}]
 {{- end -}}
 
-{{/* True for the pods that the webhook may have to change, and for those that pretend to have been changed. */}}
+{{/* True for the pods that the webhook may have to change, and for those that pretend to have been changed. A misspelled
+resource begins like a right one; other plugins' resources of the vendor (nvidia.com/hostdev ...) do not. */}}
 {{- define "heddle.podMatch" -}}
-{{- $resources := include "heddle.celList" .Values.webhook.translatedResources -}}
+{{- $resources := include "heddle.celList" .Values.webhook.resourcePrefixes -}}
 {{- $prefixes := include "heddle.celList" .Values.webhook.annotationPrefixes -}}
 (object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,
-  c.?resources.?limits.orValue({}).exists(r, r in {{ $resources }}) ||
-  c.?resources.?requests.orValue({}).exists(r, r in {{ $resources }})) ||
-object.metadata.?annotations.orValue({}).exists(k, {{ $prefixes }}.exists(p, k.startsWith(p))) ||
+  [c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})].exists(list,
+    list.exists(r, {{ $resources }}.exists(p, r.lowerAscii().startsWith(p))))) ||
+object.metadata.?annotations.orValue({}).exists(k,
+  k in {{ include "heddle.celList" .Values.webhook.annotations }} || {{ $prefixes }}.exists(p, k.startsWith(p))) ||
 object.metadata.?labels.orValue({}).exists(k, k.startsWith('heddle.dev/')) ||
 object.spec.?schedulingGates.orValue([]).exists(g, g.name.startsWith('heddle.dev/'))
+{{- end -}}
+
+{{/* True for claims and templates that name Heddle's classes or its driver. */}}
+{{- define "heddle.claimMatch" -}}
+[request.kind.kind == 'ResourceClaimTemplate' ? object.spec.spec : object.spec].exists(s,
+  s.?devices.?requests.orValue([]).exists(r,
+    ([r.?exactly.?deviceClassName.orValue('')] + r.?firstAvailable.orValue([]).map(a, a.deviceClassName)).exists(c,
+      c == 'heddle' || c.startsWith('heddle-'))) ||
+  s.?devices.?config.orValue([]).exists(c, c.?opaque.?driver.orValue('') == 'accelerator.heddle.dev'))
 {{- end -}}
 
 {{/* A kubelet's mirror of a static pod is running already: nothing in it can be changed. */}}
