@@ -77,7 +77,12 @@ void Reconciler::Impl::add_want(const PodRecord& record, const model::PodResourc
     return;
   }
   if (want.claim != nullptr && want.claim->meta.deleting) {
-    wants.blocked = blocked("Waiting", "ClaimDeleted", "claim " + name + " is being deleted");
+    const bool made_by_us = want.request != nullptr && owned_by(*want.claim, record.pod);
+    if (made_by_us) wants.deleted.push_back(want.key);
+    wants.blocked =
+        blocked("Waiting", "ClaimDeleted",
+                "claim " + name + " is being deleted" +
+                    (made_by_us ? "; it is made again when it is gone" : "; create it again when it is gone"));
     return;
   }
   if (want.request == nullptr && !ours(want.claim->spec)) {
@@ -132,6 +137,7 @@ void Reconciler::Impl::settle(PodRecord& record) {
   record.reread.clear();
   record.reread_pod = record.clearing = false;
   record.tries = record.failures = 0;
+  record.release_at = 0;
 }
 
 void Reconciler::Impl::back_off(PodRecord& record) {
@@ -167,6 +173,32 @@ bool Reconciler::Impl::clear_claims(PodRecord& record, const Wants& wants) {
     any = true;
   }
   return any;
+}
+
+// Someone deletes a claim that we made for a pod that still waits: let go, it is made again. Not while kube-scheduler
+// may be binding the pod to it: it says that it cannot as soon as it sees the claim.
+void Reconciler::Impl::release_deleted(PodRecord& record, const Wants& wants) {
+  const int64_t now = clock.monotonic_nanos();
+  if (wants.deleted.empty() || gated(record.pod)) {
+    record.release_at = 0;
+  } else if (record.release_at == 0) {
+    record.release_at = now + options.vanished_grace.nanos;
+    wake_at(record.release_at, record.pod.meta.key());
+  }
+  if (now < record.release_at) return;
+  for (const std::string& key : wants.deleted) {
+    const model::ResourceClaim* claim = ledger.find(key);
+    if (claim == nullptr || !only_for(*claim, record.pod)) continue;
+    const auto& finalizers = claim->meta.finalizers;
+    if (claim->allocation || !claim->reserved_for.empty()) {
+      model::ResourceClaim cleared = *claim;
+      cleared.allocation.reset();
+      cleared.reserved_for.clear();
+      emit(&record, WriteKind::kClearClaim, key, put_claim_status(cleared));
+    } else if (std::find(finalizers.begin(), finalizers.end(), kProtectionFinalizer) != finalizers.end()) {
+      emit(&record, WriteKind::kReleaseClaim, key, remove_finalizer(*claim));
+    }
+  }
 }
 
 // Repair. kube-scheduler may take one allocation back when it cannot bind the pod on that node, and nodes go away: then
@@ -286,8 +318,10 @@ void Reconciler::Impl::advance(PodRecord& record) {
   if (wants.blocked) {
     pending.erase(order_of(pod));
     tell(record, *wants.blocked);
+    release_deleted(record, wants);
     return;
   }
+  record.release_at = 0;
   if (wants.ours.empty()) {
     if (gated(pod)) emit(&record, WriteKind::kUngatePod, {}, ungate_pod(pod));
     return settle(record);

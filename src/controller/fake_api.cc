@@ -148,8 +148,7 @@ Result<std::string> FakeApi::on_claims(const kube::Request& request, const std::
   Json& claim = it->second;
   if (request.method == kube::Method::kGet) return claim.dump();
   if (request.method == kube::Method::kDelete) {
-    claims_.erase(it);
-    changes_.emplace_back("claims", key);
+    delete_claim(key);
     return std::string("{}");
   }
   if (request.method == kube::Method::kPut && subresource == "status") {
@@ -167,7 +166,22 @@ Result<std::string> FakeApi::on_claims(const kube::Request& request, const std::
   }
   bump(claim);
   changes_.emplace_back("claims", key);
-  return claim.dump();
+  const std::string answer = claim.dump();
+  const Json& meta = claim["metadata"];
+  if (meta.contains("deletionTimestamp") && meta.value("finalizers", Json::array()).empty()) claims_.erase(it);
+  return answer;
+}
+
+void FakeApi::delete_claim(const std::string& key) {
+  const auto it = claims_.find(key);
+  if (it == claims_.end()) return;
+  changes_.emplace_back("claims", key);
+  if (it->second["metadata"].value("finalizers", Json::array()).empty()) {
+    claims_.erase(it);
+    return;
+  }
+  it->second["metadata"]["deletionTimestamp"] = "2027-01-15T09:00:00Z";
+  bump(it->second);
 }
 
 Result<std::string> FakeApi::on_pods(const kube::Request& request, const std::string& key,

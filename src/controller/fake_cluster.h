@@ -27,6 +27,7 @@ class FakeApi {
   void collect_garbage();
   void touch_claim(const std::string& key);  // somebody else changes a label
   void clear_allocation(const std::string& key);
+  void delete_claim(const std::string& key);  // a finalizer keeps it
   Json& claim(const std::string& key) { return claims_.at(key); }
   [[nodiscard]] bool has_claim(const std::string& key) const { return claims_.contains(key); }
   [[nodiscard]] const std::map<std::string, Json>& claims() const { return claims_; }

@@ -30,6 +30,7 @@ struct PodRecord {
   int tries = 0;                 // of repair
   int failures = 0;              // of writes, in a row
   int64_t retry_at = 0;          // monotonic
+  int64_t release_at = 0;        // a claim that someone deletes is let go
   uint64_t refused_version = 0;  // of placement_version(); place() said no at this number
 
   Telling telling;
@@ -50,6 +51,7 @@ struct Wants {
   std::vector<Want> ours;
   std::optional<std::string> foreign_node;  // where an allocated claim of another driver binds the pod
   std::optional<Telling> blocked;           // what has to change before anything can be decided
+  std::vector<std::string> deleted;         // claims made by us that someone deletes
 };
 
 struct Reconciler::Impl {
@@ -81,6 +83,7 @@ struct Reconciler::Impl {
   bool ask_again(PodRecord& record);
   bool move_away(PodRecord& record, const Wants& wants);
   bool clear_claims(PodRecord& record, const Wants& wants);
+  void release_deleted(PodRecord& record, const Wants& wants);
   [[nodiscard]] bool can_clear(const PodRecord& record, const Wants& wants) const;
   bool write_planned(PodRecord& record, const Wants& wants);
   void grant(PodRecord& record, const Wants& wants);

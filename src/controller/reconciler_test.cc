@@ -303,6 +303,51 @@ TEST_F(ReconcilerTest, ADeletedPodLeavesNothing) {
   EXPECT_EQ(cluster.api.claims().size(), 1U);
 }
 
+TEST_F(ReconcilerTest, AClaimThatSomeoneDeletesIsMadeAgain) {
+  cluster.add_node("n1", 1);
+  cluster.create_pod("p", kCard);
+  cluster.fault = [](const Write& write, uint64_t) {
+    return write.kind == WriteKind::kUngatePod ? Fault::kUnavailable : Fault::kNone;
+  };
+  cluster.start_controller();
+  cluster.settle();
+  ASSERT_EQ(cluster.api.claims().size(), 1U);
+  const std::string key = cluster.api.claims().begin()->first;
+  const Json uid = cluster.api.claim(key)["metadata"]["uid"];
+  cluster.api.delete_claim(key);
+  cluster.fault = nullptr;
+  cluster.run(Duration::seconds(60));
+  EXPECT_TRUE(cluster.violations().empty());
+  EXPECT_EQ(cluster.node_of("p"), "n1");
+  ASSERT_TRUE(cluster.api.has_claim(key));
+  EXPECT_NE(cluster.api.claim(key)["metadata"]["uid"], uid);
+  // The same with the gate gone: kube-scheduler leaves the pod alone, and has had time to bind it.
+  cluster.create_pod("q", share(10, 0));
+  cluster.delete_pod("p");
+  cluster.settle();
+  ASSERT_FALSE(cluster.gated("q"));
+  const std::string other = cluster.api.claims().begin()->first;
+  const Json other_uid = cluster.api.claim(other)["metadata"]["uid"];
+  cluster.api.delete_claim(other);
+  cluster.settle();
+  EXPECT_EQ(cluster.api.claim(other)["metadata"]["uid"], other_uid);
+  cluster.settle(Duration::seconds(60));
+  EXPECT_NE(cluster.api.claim(other)["metadata"]["uid"], other_uid);
+  cluster.run();
+  EXPECT_EQ(cluster.node_of("q"), "n1");
+}
+
+TEST_F(ReconcilerTest, AClaimInUseIsLeftToItsPod) {
+  cluster.add_node("n1", 1);
+  cluster.create_pod("p", kCard);
+  cluster.start_controller();
+  cluster.run();
+  const std::string key = cluster.api.claims().begin()->first;
+  cluster.api.delete_claim(key);
+  cluster.run(Duration::seconds(60));
+  EXPECT_TRUE(cluster.api.claim(key)["status"].contains("allocation"));
+}
+
 TEST_F(ReconcilerTest, AnOverCommittedDeviceLosesTheYoungerGrantThatNobodyRuns) {
   cluster.add_node("n1", 1);
   cluster.create_pod("a", kCard);

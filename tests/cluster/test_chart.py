@@ -20,7 +20,7 @@ def test_lint(cluster):
     ({"controller": {"replicas": 0}}, "replicas"),
     ({"contoller": {}}, "contoller"),
     ({"webhook": {"url": "http://plain"}}, "url"),
-    ({"webhook": {"translatedResources": ["nvidia.com/gpu', true] || ['"]}}, "translatedResources"),
+    ({"webhook": {"resourcePrefixes": ["nvidia.com/gpu', true] || ['"]}}, "resourcePrefixes"),
 ])
 def test_bad_values_are_refused(cluster, values, complaint):
     with pytest.raises(Failed, match=complaint):
@@ -105,17 +105,17 @@ def test_rights(cluster, chart):
 DEAD = "https://127.0.0.1:1"
 
 
-def webhook_matches(api, body):
-    """Whether the dead webhook is asked: nothing listens at its address, so a matched pod is refused."""
+def webhook_matches(api, body, kind="pods"):
+    """Whether the dead webhook is asked: nothing listens at its address, so what it matches is refused."""
     try:
-        api.request("POST", api.path("pods", body["metadata"]["namespace"]) + "?dryRun=All", body)
+        api.request("POST", api.path(kind, body["metadata"]["namespace"]) + "?dryRun=All", body)
     except ApiError as error:
         assert DEAD in str(error), error
         return True
     return False
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def dead_webhook(cluster, chart):
     """The chart's webhook configurations a second time, under another name, with an address where nothing listens."""
     kinds = {"MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
@@ -124,12 +124,16 @@ def dead_webhook(cluster, chart):
         if body["kind"] in kinds:
             body["metadata"]["name"] = "heddle-dead"
             cluster.api.apply(body, "helm")
-    probe = objects.pod("probe", "default", limits={"nvidia.com/gpu": "1"})
-    wait_until("the webhook configurations are in force", lambda: webhook_matches(cluster.api, probe), 30)
+    pod = objects.pod("probe", "default", limits={"nvidia.com/gpu": "1"})
+    claim = objects.claim("probe", "default")
+
+    def in_force():
+        return webhook_matches(cluster.api, pod) and webhook_matches(cluster.api, claim, "resourceclaims")
+    wait_until("the webhook configurations are in force", in_force, 30)
     yield
     for kind in kinds.values():
         cluster.api.delete(kind, "heddle-dead")
-    wait_until("the dead webhook is out of force", lambda: not webhook_matches(cluster.api, probe), 30)
+    wait_until("the dead webhook is out of force", lambda: not in_force(), 30)
 
 
 @pytest.mark.parametrize("asked, change", [
@@ -137,14 +141,55 @@ def dead_webhook(cluster, chart):
     (False, {"labels": {"app": "x"}, "annotations": {"nvidia.com/note": "1"}}),
     (True, {"limits": {"nvidia.com/gpu": "1"}}),
     (True, {"limits": {"nvidia.com/gpumem": "10"}}),
+    (True, {"limits": {"nvidia.com/gpumemory": "10"}}),
+    (True, {"limits": {"nvidia.com/gpuMem": "10"}}),
+    (True, {"limits": {"nvidia.com/mig-1g.5gb": "1"}}),
+    (False, {"limits": {"nvidia.com/hostdev": "1", "nvidia.com/pgpu": "1", "amd.com/gpu": "1"}}),
     (True, {"annotations": {"heddle.dev/request": "[]"}}),
+    (True, {"annotations": {"nvidia.com/gpumem": "3000"}}),
+    (True, {"annotations": {"nvidia.com/use-gputype": "A100"}}),
     (True, {"labels": {"heddle.dev/gang": "a"}}),
     (True, {"schedulingGates": [{"name": objects.GATE}]}),
     (False, {"schedulingGates": [{"name": "example.com/gate"}]}),
     (True, {"initContainers": [objects.container("first", limits={"nvidia.com/gpucores": "5"})]}),
 ])
-def test_webhook_matches_only_what_it_may_change(cluster, chart, dead_webhook, ns, asked, change):
-    assert webhook_matches(cluster.api, objects.pod("probe", ns, **change)) is asked
+def test_webhook_matches_only_what_it_may_change(cluster, chart, dead_webhook, asked, change):
+    assert webhook_matches(cluster.api, objects.pod("probe", "default", **change)) is asked
+
+
+def configured(driver):
+    body = objects.claim("probe", "default", device_class="other")
+    body["spec"]["devices"]["config"] = [{"opaque": {"driver": driver, "parameters": {"a": "b"}}}]
+    return body
+
+
+@pytest.mark.parametrize("asked, body", [
+    (True, objects.claim("probe", "default")),
+    (True, objects.claim("probe", "default", device_class="heddle-nvidia")),
+    (False, objects.claim("probe", "default", device_class="gpu.example.com")),
+    (False, objects.claim("probe", "default", device_class="heddles")),
+    (True, configured(objects.DRIVER)),
+    (False, configured("gpu.example.com")),
+    (True, objects.claim("probe", "default", requests=[{"name": "r", "firstAvailable": [
+        {"name": "a", "deviceClassName": "other"}, {"name": "b", "deviceClassName": "heddle"}]}])),
+])
+@pytest.mark.parametrize("kind", ["resourceclaims", "resourceclaimtemplates"])
+def test_webhook_matches_only_claims_on_heddles_devices(cluster, chart, dead_webhook, kind, asked, body):
+    if kind == "resourceclaimtemplates":
+        body = {**body, "kind": "ResourceClaimTemplate", "spec": {"spec": body["spec"]}}
+    assert webhook_matches(cluster.api, body, kind) is asked
+
+
+def test_claims_that_exist_do_not_depend_on_the_webhook(cluster, chart, dead_webhook, ns):
+    """The controller's own claims pass without it, and a claim can always be let go."""
+    body = objects.claim("held", ns)
+    body["metadata"]["finalizers"] = [objects.FINALIZER]
+    chart.controller_api().create("resourceclaims", body)
+    cluster.api.patch("resourceclaims", "held", {"metadata": {"finalizers": None, "labels": {"a": "b"}}}, ns)
+    changed = {"spec": {"devices": {"requests": [{"name": "card", "exactly": {"deviceClassName": "heddle", "count": 5}}]}}}
+    assert "immutable" in str(refused(lambda: cluster.api.patch("resourceclaims", "held", changed, ns), 422))
+    cluster.api.delete("resourceclaims", "held", ns)
+    cluster.api.wait_gone("resourceclaims", "held", ns)
 
 
 def test_webhook_leaves_its_own_namespace_alone(cluster, chart, dead_webhook):

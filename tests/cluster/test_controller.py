@@ -164,9 +164,12 @@ def test_users_claim_template_is_allocated(api, controller, ns, make_node):
 
 
 def test_an_unsupported_selector_is_refused_with_the_reason(api, controller, ns, make_node):
+    """At admission; and on the pod where the claim is there already, as from before Heddle."""
     node = make_node(cards=1)
-    api.create("resourceclaims", objects.claim("mine", ns, selectors=[{"cel": {
-        "expression": 'device.attributes["accelerator.heddle.dev"].model.matches("Sim.*")'}}]))
+    body = objects.claim("mine", ns, selectors=[{"cel": {
+        "expression": 'device.attributes["accelerator.heddle.dev"].model.matches("Sim.*")'}}])
+    assert "selectors[0]" in str(refused(lambda: api.create("resourceclaims", body), 422))
+    controller.controller_api().create("resourceclaims", body)
     api.create("pods", objects.claim_user("user", ns, {"c": {"resourceClaimName": "mine"}}, **pin(node)))
     assert "mine" in str(wait_waiting(api, ns, "user")) or "selector" in str(wait_waiting(api, ns, "user"))
 
@@ -194,14 +197,17 @@ def test_a_node_without_cpu_leads_to_another_node(api, controller, ns, make_node
 
 
 def hold_ungate(controller, ns):
-    """Restarts the controller behind a tap that holds back the removal of the gate in this namespace."""
+    """Restarts the controller behind a tap that holds back the removal of the gate in this namespace; with tap.drop it is
+    lost when it is released."""
     tap = Tap(controller.cluster.plane)
-    tap.reached, tap.release = threading.Event(), threading.Event()
+    tap.reached, tap.release, tap.drop = threading.Event(), threading.Event(), False
 
     def before(write):
         if write.method == "PATCH" and f"/namespaces/{ns}/pods/" in write.path and b"schedulingGates" in write.body:
             tap.reached.set()
             tap.release.wait(60)
+            if tap.drop:
+                raise OSError("lost")
     tap.before = before
     controller.restart_controller(tap)
     return tap

@@ -61,7 +61,9 @@ def test_controller_allocates_and_anyone_clears_and_reserves(cluster, users, ns)
     claim = write(users["controller"], claim, allocation("node-1"), "PUT")
     assert objects.results(claim)
     reserved = copy.deepcopy(claim["status"])
-    reserved["reservedFor"] = [{"resource": "pods", "name": "p", "uid": "u"}]
+    # For a pod that exists: from any other the claim controller takes it back at once.
+    pod = cluster.api.create("pods", objects.pod("p", ns, schedulingGates=[{"name": "example.com/wait"}]))
+    reserved["reservedFor"] = [{"resource": "pods", "name": "p", "uid": pod["metadata"]["uid"]}]
     claim = write(users["scheduler"], claim, reserved, "PUT")
     changed = copy.deepcopy(claim["status"])
     changed["allocation"]["devices"]["results"][0]["device"] = "gpu-1"

@@ -1,8 +1,11 @@
 """Bad requests get a clear answer at admission: the field, what was asked, what to write instead."""
+import json
+
 import pytest
 
 from harness import objects
 from harness.api import refused
+from harness.process import wait_until
 
 FIELD = "spec.containers[0].resources.limits"
 
@@ -16,6 +19,8 @@ FIELD = "spec.containers[0].resources.limits"
     ({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "100", "nvidia.com/gpumem-percentage": "50"}, "percentage", "only one"),
     ({"nvidia.com/gpu": "33"}, "nvidia.com/gpu", "32"),
     ({"nvidia.com/gpu": "1", "nvidia.com/gpumen": "100"}, "nvidia.com/gpumen", "nvidia.com/gpumem"),
+    ({"nvidia.com/gpumemory": "3000"}, "nvidia.com/gpumemory", "nearest known one is nvidia.com/gpumem"),
+    ({"nvidia.com/mig-1g.5gb": "1"}, "nvidia.com/mig-1g.5gb", "not supported yet"),
 ])
 def test_refused_with_the_field_and_the_fix(api, controller, ns, limits, field, fix):
     error = refused(lambda: api.create("pods", objects.pod("bad", ns, limits=limits)), (400, 403, 422))
@@ -40,7 +45,6 @@ def test_every_fault_of_a_pod_is_named_at_once(api, controller, ns):
 
 def test_a_deployment_of_bad_pods_shows_the_reason(api, controller, ns):
     """Pods of a workload are refused one by one: the reason must reach the ReplicaSet's events."""
-    from harness.process import wait_until
     template = objects.pod("x", ns, limits={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "16Gi"})
     template["spec"].pop("restartPolicy")
     api.create("deployments", {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "bad", "namespace": ns}, "spec": {
@@ -48,3 +52,84 @@ def test_a_deployment_of_bad_pods_shows_the_reason(api, controller, ns):
         "template": {"metadata": {"labels": {"app": "bad"}}, "spec": template["spec"]}}})
     wait_until("an event names the fix", lambda: any(
         "write 16384" in event.get("message", "") for event in api.list("events", ns)), 60)
+
+
+def test_a_resource_name_in_an_annotation_is_refused(api, controller, ns):
+    error = refused(lambda: api.create("pods", objects.pod("bad", ns, annotations={"nvidia.com/gpumem": "3000"})), 422)
+    assert "metadata.annotations[nvidia.com/gpumem]" in str(error) and "use resources.limits" in str(error)
+
+
+def test_resources_of_other_plugins_stay(api, controller, ns):
+    limits = {"nvidia.com/gpumem": "100", "nvidia.com/hostdev": "1"}
+    made = api.create("pods", objects.pod("both", ns, limits=limits, nodeSelector={"no": "node"}))
+    assert objects.gated(made) and made["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/hostdev": "1"}
+    plain = api.create("pods", objects.pod("net", ns, limits={"nvidia.com/hostdev": "1"}, nodeSelector={"no": "node"}))
+    assert not objects.gated(plain) and objects.REQUEST not in plain["metadata"].get("annotations", {})
+
+
+@pytest.mark.parametrize("exactly, part", [
+    ({"capacity": {"requests": {"cores": "150"}}}, "requests[0].exactly.capacity.requests[cores]: must be a percentage, 0 to 100"),
+    ({"capacity": {"requests": {"vram": "1Gi"}}}, "memory and cores"),
+    ({"adminAccess": True}, "adminAccess"),
+    ({"count": 33}, "1 to 32"),
+])
+@pytest.mark.parametrize("kind", ["resourceclaims", "resourceclaimtemplates"])
+def test_claims_that_cannot_be_meant_are_refused(api, controller, ns, kind, exactly, part):
+    body = objects.claim("bad", ns, device_class="heddle-nvidia", **exactly)
+    if kind == "resourceclaimtemplates":
+        body = {**body, "kind": "ResourceClaimTemplate", "spec": {"spec": body["spec"]}}
+    error = refused(lambda: api.create(kind, body), (403, 422))
+    assert part in str(error) or "adminAccess" in exactly, error
+    assert api.list(kind, ns) == []
+
+
+def quota(api, ns, hard, **spec):
+    api.create("resourcequotas", {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": ns},
+                                  "spec": {"hard": hard, **spec}})
+
+
+def test_a_quota_of_no_memory_refuses_whatever_needs_some(api, controller, ns):
+    quota(api, ns, {"limits.nvidia.com/gpumem": "0"}, scopes=["NotTerminating"])
+
+    def answer(name, limits, **more):
+        try:
+            api.request("POST", api.path("pods", ns) + "?dryRun=All", objects.pod(name, ns, limits=limits, **more))
+        except Exception as error:  # pylint: disable=broad-except
+            return str(error)
+        return ""
+    wait_until("the quota is known", lambda: answer("a", objects.share(memory=10)), 30)
+    for limits in (objects.share(memory=10), objects.share(percent=10), objects.share(count=1)):
+        assert f"quota {ns}/q allows no limits.nvidia.com/gpumem" in answer("b", limits)
+    assert answer("c", objects.share(count=1), activeDeadlineSeconds=60) == "", "the quota is not for pods with a deadline"
+    assert answer("d", {"cpu": "1"}) == ""
+
+
+def by_hand(name, ns, memory, request=None):
+    """A pod as the webhook would leave it, written by a user."""
+    made = {"devices": {"requests": [{"name": "gpu", "exactly": {
+        "deviceClassName": "heddle-nvidia", "allocationMode": "ExactCount", "count": 1, "capacity": {"requests": {
+            "memory": memory, "cores": "0"}}, **(request or {})}}]}}
+    entry = {"container": "main", "claimRef": "heddle-main", "claimName": f"{name}-main", "spec": made}
+    container = objects.container(resources={"claims": [{"name": "heddle-main"}]})
+    return objects.pod(name, ns, [container], annotations={objects.REQUEST: json.dumps([entry])},
+                       resourceClaims=[{"name": "heddle-main", "resourceClaimName": f"{name}-main"}])
+
+
+def test_a_request_written_by_hand_is_worth_no_more_than_resources(api, controller, ns, make_node):
+    node = make_node(cards=1, memory_mib=8000)
+    quota(api, ns, {"limits.nvidia.com/gpumem": "1000"})
+    # What no translation writes is dropped, and with it the gate and the claim: the pod gets nothing.
+    for change in ({"count": 2}, {"tolerations": [{"operator": "Exists"}]}, {"selectors": [{"cel": {"expression": "true"}}]}):
+        body = by_hand("forged", ns, "500Mi", change)
+        made = api.request("POST", api.path("pods", ns) + "?dryRun=All", body)
+        assert not objects.gated(made) and objects.REQUEST not in made["metadata"].get("annotations", {}), change
+    # What a translation could have written counts against the quota as the resources would.
+    api.create("pods", {**by_hand("large", ns, "2000Mi")})
+    body = by_hand("small", ns, "500Mi")
+    body["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
+    assert objects.gated(api.create("pods", body)), "the gate is added to a request written by hand"
+    api.wait_for("pods", "small", ns, objects.bound, "bound", 60)
+    waits = api.wait_for("pods", "large", ns, lambda body: objects.condition(body, "heddle.dev/Allocated"), "says why it waits")
+    assert objects.condition(waits, "heddle.dev/Allocated")["reason"] == "Quota"
+    taken = objects.granted(api.list("resourceclaims", ns))
+    assert taken == {(f"{node}/nvidia", "gpu-0"): {"memory": 500, "cores": 0, "holders": 1}}
