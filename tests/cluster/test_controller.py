@@ -193,7 +193,8 @@ def test_a_node_without_cpu_leads_to_another_node(api, controller, ns, make_node
     assert body["spec"]["nodeName"] == big
     taken = objects.granted(claims_of(api, ns, "mover"))
     assert taken == {(f"{big}/nvidia", "gpu-0"): {"memory": 2000, "cores": 20, "holders": 2}}, "both claims moved together"
-    assert any(reason == "HeddleRepair" for reason, _, _ in api.events(ns, "mover"))
+    wait_until("an event tells of the repair", lambda: any(
+        reason == "HeddleRepair" for reason, _, _ in api.events(ns, "mover")), 30)
 
 
 def hold_ungate(controller, ns):

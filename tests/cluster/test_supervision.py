@@ -184,7 +184,7 @@ def over_commit(heddle, ns, name, memory):
     api = heddle.api
     body = objects.claim(name, ns, capacity={"requests": {"memory": f"{memory}Mi", "cores": "10"}})
     body["metadata"]["finalizers"] = [objects.FINALIZER]
-    claim = api.create("resourceclaims", body)
+    claim = heddle.controller_api().create("resourceclaims", body)  # the webhook stands still too
     pod = api.create("pods", objects.claim_user(name, ns, {"c": {"resourceClaimName": name}}, image=CUDA_IMAGE,
                                                 command=["nvsim-run", "hold"], schedulingGates=[{"name": "example.com/hold"}]))
     claim["status"] = {
