@@ -1,5 +1,5 @@
 # Heddle's entry points. The work is in tools/*.sh; each script says what it does at its top.
-.PHONY: help setup build run test test-unit test-cluster lint asan tsan fuzz soak bench clean
+.PHONY: help setup build run test test-unit test-cluster test-conformance lint asan tsan fuzz soak bench clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -30,6 +30,11 @@ test-cluster: ## the tests on a real Kubernetes cluster only
 	@tools/setup.sh test
 	@tools/build.sh release
 	@PATH="$$(tools/goroot.sh)/bin:$$PATH" tests/cluster/run.sh
+
+test-conformance: ## Kubernetes' own tables for allocation and selectors only
+	@tools/setup.sh test
+	@tools/build.sh release heddle
+	@PATH="$$(tools/goroot.sh)/bin:$$PATH" tests/conformance/run.sh build/release/bin/heddle build/conformance
 
 lint: ## layers, format, and clang-tidy on every file
 	@tools/lint.sh --all

@@ -93,6 +93,19 @@ say "lint"
 tools/lint.sh 2>&1 | tee "$logs/lint.log"
 count lint "$(grep -c '^lint .*: ok$' "$logs/lint.log")" "$(grep -c '^lint .*: FAILED$' "$logs/lint.log")"
 
+say "conformance with Kubernetes' own tables"
+if goroot=$(tools/goroot.sh); then
+  conformance=$(PATH=$goroot/bin:$PATH tests/conformance/run.sh build/release/bin/heddle build/conformance 2>&1 | tee "$logs/conformance.log" | tail -1)
+  echo "$conformance"
+  if [[ $conformance =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed ]]; then
+    count conformance "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
+  else
+    count conformance 0 1
+  fi
+else
+  count conformance-go 0 1
+fi
+
 say "unit tests under the sanitizers"
 JOBS=$jobs tools/sanitize.sh asan >"$logs/asan.log" 2>&1
 tail -25 "$logs/asan.log"

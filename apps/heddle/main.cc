@@ -40,6 +40,8 @@ struct Dispatch {
   int operator()(const DownArgs& args) const { return down(args, context); }
   int operator()(const UninstallArgs& args) const { return uninstall(args, context); }
   int operator()(const TranslateArgs& args) const { return translate(args); }
+  int operator()(const AllocateArgs& args) const { return allocate(args); }
+  int operator()(const CelArgs& args) const { return evaluate_cel(args); }
   int operator()(const VersionArgs&) const { return version(); }
   int operator()(const VendorWorkerArgs& args) const { return vendor_worker(args); }
 };

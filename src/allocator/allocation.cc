@@ -14,7 +14,7 @@ bool lists(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-model::DeviceResult make_result(const Pick& pick, SeededRandom& random) {
+model::DeviceResult make_result(const Pick& pick, SeededRandom& random, const Features& features) {
   model::DeviceResult result;
   result.request = pick.alternative->result_name;
   result.driver = pick.device->pool->driver;
@@ -22,8 +22,11 @@ model::DeviceResult make_result(const Pick& pick, SeededRandom& random) {
   result.device = pick.device->device->name;
   result.admin_access = pick.alternative->spec->admin_access;
   result.tolerations = pick.alternative->spec->tolerations;
-  result.binding_conditions = pick.device->device->binding_conditions;
-  result.binding_failure_conditions = pick.device->device->binding_failure_conditions;
+  if (features.binding_conditions) {
+    result.binding_conditions = pick.device->device->binding_conditions;
+    result.binding_failure_conditions = pick.device->device->binding_failure_conditions;
+  }
+  if (pick.device->skip_node_operations != nullptr) result.skip_node_operations = *pick.device->skip_node_operations;
   if (!pick.shared) return result;
   result.share_id = make_uuid(random);
   for (size_t i = 0; i < pick.take->quantities.size(); ++i) {
@@ -76,9 +79,20 @@ std::vector<model::AllocatedConfig> make_config(const PreparedClaim& claim, cons
   return configs;
 }
 
+bool same_set(std::vector<std::string> a, std::vector<std::string> b) {
+  for (auto* values : {&a, &b}) {
+    std::sort(values->begin(), values->end());
+    values->erase(std::unique(values->begin(), values->end()), values->end());
+  }
+  return a == b;
+}
+
 void add_missing(std::vector<model::Requirement>& to, const std::vector<model::Requirement>& from) {
   for (const model::Requirement& requirement : from) {
-    if (std::find(to.begin(), to.end(), requirement) == to.end()) to.push_back(requirement);
+    const bool known = std::any_of(to.begin(), to.end(), [&](const model::Requirement& other) {
+      return other.key == requirement.key && other.op == requirement.op && same_set(other.values, requirement.values);
+    });
+    if (!known) to.push_back(requirement);
   }
 }
 
@@ -110,10 +124,10 @@ Result<std::optional<model::NodeSelector>> make_node_selector(const std::vector<
 }  // namespace
 
 Result<model::Allocation> make_allocation(const PreparedClaim& claim, const Solution& solution, size_t claim_index,
-                                          const std::string& node, SeededRandom& random) {
+                                          const std::string& node, SeededRandom& random, const Options& options) {
   const std::vector<Pick>& picks = solution.claims[claim_index];
   model::Allocation allocation;
-  for (const Pick& pick : picks) allocation.results.push_back(make_result(pick, random));
+  for (const Pick& pick : picks) allocation.results.push_back(make_result(pick, random, options.features));
   allocation.config = make_config(claim, solution.chosen[claim_index]);
   HEDDLE_TRY(allocation.node_selector, make_node_selector(picks, node));
   return allocation;

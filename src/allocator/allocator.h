@@ -62,14 +62,16 @@ struct Solution {
 };
 
 struct Limits {
-  uint64_t steps = 200'000;
+  uint64_t steps = 200'000;  // candidate devices tried
 };
 
 // Nothing: the claims do not fit on this node. Errors: kExhausted when the steps ran out before there was an answer;
-// kUnavailable for mode All on a pool that is being updated or is invalid; kInvalidArgument for what can fit nowhere by
-// the way it is written (capacity not representable, a constraint that keeps All from taking a device).
+// kUnavailable for mode All on a pool that is being updated or is invalid, or that has more devices than a claim can
+// hold; kInvalidArgument for what can fit nowhere by the way it is written (capacity not representable, a constraint
+// that keeps All from taking a device, with SelectorErrors::kAbort a selector that fails on a device).
+// options: those that the claims were prepared with.
 Result<std::optional<Solution>> solve(const NodeView& node, std::vector<PreparedClaim>& claims, const Policy& policy,
-                                      const Assumption& assumption, const Limits& limits);
+                                      const Assumption& assumption, const Limits& limits, const Options& options = {});
 
 // Whether one device can serve the alternative now, beside nothing else of the request.
 bool fits(const DeviceInfo& device, const Alternative& alternative, const Consumption& take, const Held& held);
@@ -77,6 +79,6 @@ bool fits(const DeviceInfo& device, const Alternative& alternative, const Consum
 // The allocation as it is written to the claim's status, without timestamp.
 // Errors: kInvalidArgument for a slice whose node selector has several terms.
 Result<model::Allocation> make_allocation(const PreparedClaim& claim, const Solution& solution, size_t claim_index,
-                                          const std::string& node, SeededRandom& random);
+                                          const std::string& node, SeededRandom& random, const Options& options = {});
 
 }  // namespace heddle::allocator

@@ -1,5 +1,5 @@
-// Quantities as numbers that the search adds and compares: whole thousandths in 128 bits, so that every quantity whose
-// value is within int64 is exact down to a thousandth and no sum of a search can wrap.
+// Quantities as numbers that the search adds and compares: whole billionths in 128 bits. Nothing finer is ever kept by
+// a quantity, so every amount is exact, and no sum of a search can wrap: an amount is within 10^28 units.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace heddle::allocator {
 
-__extension__ typedef __int128 Amount;
+using Amount = Int128;
 
-inline constexpr Amount kUnit = 1000;
+inline constexpr Amount kUnit = 1'000'000'000;
 
-// Rounded up to a thousandth. Nothing when the value is outside int64.
+// Nothing when the value is outside +-10^28.
 inline std::optional<Amount> amount_of(const Quantity& quantity) {
-  if (const auto milli = quantity.milli_value()) return Amount{*milli};
-  if (const auto value = quantity.value()) return Amount{*value} * kUnit;
-  return std::nullopt;
+  return quantity.nano_value();
 }
 
-// The inverse, in the given notation. `amount` must come from sums of amounts within int64 units.
-Quantity quantity_of(Amount amount, Quantity::Format format);
+// The inverse, in the given notation.
+inline Quantity quantity_of(Amount amount, Quantity::Format format) {
+  return Quantity::from_nano(amount, format);
+}
 
 }  // namespace heddle::allocator

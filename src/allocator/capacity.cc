@@ -6,59 +6,89 @@
 namespace heddle::allocator {
 namespace {
 
-constexpr int64_t kMiB = int64_t{1} << 20;
-constexpr Amount kLargest = Amount{std::numeric_limits<int64_t>::max()} * kUnit;
+using Range = model::RequestPolicy::Range;
 
-tl::unexpected<Error> not_representable(const std::string& name, const Quantity& quantity) {
-  return fail(Code::kInvalidArgument,
-              "capacity " + name + ": " + quantity.to_string() + " is negative or cannot be represented in 64 bits");
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr Amount kMilli = kUnit / 1000;
+constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
+
+tl::unexpected<Error> wrong(const std::string& name, const std::string& what) {
+  return fail(Code::kInvalidArgument, "capacity \"" + name + "\": " + what);
 }
 
-Result<Amount> checked_amount(const std::string& name, const Quantity& quantity) {
-  const auto amount = amount_of(quantity);
-  if (!amount || *amount < 0) return not_representable(name, quantity);
-  return *amount;
+tl::unexpected<Error> not_representable(const std::string& name, const std::string& what) {
+  return wrong(name, "capacity request cannot be represented in the device's range arithmetic: " + what);
+}
+
+// The value in thousandths, when it has no finer part.
+std::optional<int64_t> exact_milli(const Quantity& quantity) {
+  const auto milli = quantity.milli_value();
+  if (!milli || quantity.nano_value() != Amount{*milli} * kMilli) return std::nullopt;
+  return milli;
+}
+
+// Whether the range counts in thousandths; else in whole units.
+bool in_milli(const Range& range, const Features& features) {
+  if (!features.fractional_capacity_range || !exact_milli(range.min)) return false;
+  if (range.max && !exact_milli(*range.max)) return false;
+  if (!range.step) return true;
+  const auto step = exact_milli(*range.step);
+  return step && *step >= 1;
+}
+
+struct RangeNumbers {
+  int64_t asked = 0;
+  int64_t min = 0;
+  int64_t step = 0;
+};
+
+// Nothing when a number is outside int64 in the units of the range.
+std::optional<RangeNumbers> numbers_of(const Quantity& asked, const Range& range, const Features& features) {
+  const bool milli = in_milli(range, features);
+  const auto number = [&](const Quantity& quantity) { return milli ? quantity.milli_value() : quantity.value(); };
+  const auto value = milli ? exact_milli(asked) : asked.value();
+  const auto min = number(range.min);
+  const auto step = number(*range.step);
+  if (!value || !min || !step) return std::nullopt;
+  return RangeNumbers{*value, *min, *step};
 }
 
 // Up to the next step of the range, counted from its minimum.
-Result<Quantity> round_up(const CapacityInfo& capacity, const Quantity& asked,
-                          const model::RequestPolicy::Range& range) {
+Result<Quantity> round_up(const std::string& name, const Quantity& asked, const Range& range,
+                          const Features& features) {
   if (asked < range.min) return range.min;
   if (!range.step) return asked;
-  HEDDLE_TRY(const Amount amount, checked_amount(capacity.name, asked));
-  HEDDLE_TRY(const Amount min, checked_amount(capacity.name, range.min));
-  HEDDLE_TRY(const Amount step, checked_amount(capacity.name, *range.step));
-  if (step == 0) return asked;
-  const Amount steps = (amount - min + step - 1) / step;
-  const Amount rounded = min + steps * step;
-  const Amount limit = rounded % kUnit == 0 ? kLargest : kLargest / kUnit;
-  if (rounded > limit) return not_representable(capacity.name, asked);
-  return quantity_of(rounded, range.step->format());
+  const auto numbers = numbers_of(asked, range, features);
+  if (!numbers) return not_representable(name, "request " + asked.to_string());
+  const auto& [value, min, step] = *numbers;
+  if (step <= 0) return not_representable(name, "step " + range.step->to_string());
+  const Amount added = Amount{value} - min;
+  const Amount rounded = min + (added + step - 1) / step * step;
+  if (rounded > kLargest) return not_representable(name, "rounding request " + asked.to_string() + " up to a step");
+  return quantity_of(rounded * (in_milli(range, features) ? kMilli : kUnit), range.step->format());
 }
 
-Result<Quantity> consumed(const CapacityInfo& capacity, const Quantity* asked) {
+Result<Quantity> consumed(const CapacityInfo& capacity, const Quantity* asked, const Features& features) {
   const auto& policy = capacity.published.policy;
   if (asked == nullptr) {
     return policy && policy->default_value ? *policy->default_value : capacity.published.value;
   }
   if (!policy) return *asked;
-  if (policy->valid_range) return round_up(capacity, *asked, *policy->valid_range);
+  if (policy->valid_range) return round_up(capacity.name, *asked, *policy->valid_range, features);
   for (const Quantity& valid : policy->valid_values) {
     if (!(valid < *asked)) return valid;
   }
   return *asked;
 }
 
-bool violates(const model::RequestPolicy& policy, const Quantity& taken) {
+bool violates(const model::RequestPolicy& policy, const Quantity& taken, const Features& features) {
   if (policy.default_value && *policy.default_value == taken) return false;
   if (policy.valid_range) {
-    const model::RequestPolicy::Range& range = *policy.valid_range;
+    const Range& range = *policy.valid_range;
     if (range.max && *range.max < taken) return true;
     if (!range.step) return false;
-    const auto amount = amount_of(taken);
-    const auto min = amount_of(range.min);
-    const auto step = amount_of(*range.step);
-    return amount && min && step && *step != 0 && (*amount - *min) % *step != 0;
+    const auto numbers = numbers_of(taken, range, features);
+    return !numbers || numbers->step <= 0 || (Amount{numbers->asked} - numbers->min) % numbers->step != 0;
   }
   const auto& values = policy.valid_values;
   return !values.empty() && std::find(values.begin(), values.end(), taken) == values.end();
@@ -74,11 +104,6 @@ std::optional<Quantity> part_of_memory(const Shape& shape, int64_t percent) {
 
 }  // namespace
 
-Quantity quantity_of(Amount amount, Quantity::Format format) {
-  if (amount % kUnit == 0) return Quantity::from_int(static_cast<int64_t>(amount / kUnit), format);
-  return Quantity::parse(std::to_string(static_cast<int64_t>(amount)) + "m").value_or(Quantity());
-}
-
 int32_t Shape::find(const std::string& name) const {
   for (size_t i = 0; i < capacities.size(); ++i) {
     if (capacities[i].name == name) return static_cast<int32_t>(i);
@@ -90,15 +115,18 @@ Result<Shape> make_shape(const model::Device& device) {
   Shape shape;
   shape.shared = device.allow_multiple_allocations;
   for (const auto& [name, capacity] : device.capacity) {
-    HEDDLE_TRY(const Amount value, checked_amount(name, capacity.value));
-    shape.capacities.push_back({.name = name, .published = capacity, .value = value});
+    const auto value = amount_of(capacity.value);
+    if (!value) return wrong(name, capacity.value.to_string() + " is too large: it cannot be represented");
+    shape.capacities.push_back({.name = name, .published = capacity, .value = *value});
   }
   return shape;
 }
 
 Result<Consumption> consume(const Shape& shape, const std::map<std::string, Quantity>& requests,
-                            std::optional<int64_t> memory_percent) {
+                            std::optional<int64_t> memory_percent, const Features& features) {
   Consumption result;
+  result.possible = !features.consumable_capacity;
+  if (result.possible) return result;
   for (const auto& [name, quantity] : requests) {
     if (shape.find(name) < 0) return result;  // this device does not have what is asked; another may
   }
@@ -113,12 +141,14 @@ Result<Consumption> consume(const Shape& shape, const std::map<std::string, Quan
     const auto found = requests.find(capacity.name);
     const Quantity* asked = found == requests.end() ? nullptr : &found->second;
     if (memory && static_cast<int32_t>(i) == shape.memory) asked = &*memory;
-    HEDDLE_TRY(Quantity taken, consumed(capacity, asked));
-    HEDDLE_TRY(const Amount amount, checked_amount(capacity.name, taken));
-    fits =
-        fits && amount <= capacity.value && !(capacity.published.policy && violates(*capacity.published.policy, taken));
-    if (static_cast<int32_t>(i) == shape.alone && amount >= capacity.value) result.alone = true;
-    result.amounts.push_back(amount);
+    HEDDLE_TRY(Quantity taken, consumed(capacity, asked, features));
+    if (taken.sign() < 0) return wrong(capacity.name, "capacity value is negative: " + taken.to_string());
+    const auto amount = amount_of(taken);
+    if (!amount) return not_representable(capacity.name, taken.to_string());
+    fits = fits && *amount <= capacity.value &&
+           !(capacity.published.policy && violates(*capacity.published.policy, taken, features));
+    if (static_cast<int32_t>(i) == shape.alone && *amount >= capacity.value) result.alone = true;
+    result.amounts.push_back(*amount);
     result.quantities.push_back(std::move(taken));
   }
   result.possible = fits;

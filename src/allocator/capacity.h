@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "allocator/amount.h"
+#include "allocator/features.h"
 #include "base/result.h"
 #include "model/device.h"
 
@@ -34,19 +35,19 @@ struct Shape {
   [[nodiscard]] int32_t find(const std::string& name) const;
 };
 
-// Errors: kInvalidArgument for a value outside int64, or negative.
+// Errors: kInvalidArgument for a value beyond 10^28.
 Result<Shape> make_shape(const model::Device& device);
 
 struct Consumption {
   bool possible = false;  // false: this device cannot serve the request even when free
   bool alone = false;
-  std::vector<Amount> amounts;       // as Shape::capacities
+  std::vector<Amount> amounts;       // as Shape::capacities; empty when capacity is not counted
   std::vector<Quantity> quantities;  // the same, exact and in the notation for the result
 };
 
 // What a request for these capacities takes. memory_percent: in place of a request for memory, whole MiB rounded down.
 // Errors: kInvalidArgument when a value is negative or cannot be represented; that ends the allocation, as upstream.
 Result<Consumption> consume(const Shape& shape, const std::map<std::string, Quantity>& requests,
-                            std::optional<int64_t> memory_percent);
+                            std::optional<int64_t> memory_percent, const Features& features = {});
 
 }  // namespace heddle::allocator

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "allocator/amount.h"
 #include "allocator/capacity.h"
+#include "cel/device.h"
 #include "model/device.h"
 
 namespace heddle::allocator {
@@ -36,6 +38,9 @@ struct DeviceInfo {
   const model::NodeScope* scope = nullptr;  // its own with kPerDevice, else the slice's
   std::shared_ptr<const Shape> shape;
   std::vector<CounterUse> counters;
+  const std::vector<std::string>* skip_node_operations = nullptr;  // of the slice; null: none
+  // The device as selectors see it, where the caller keeps it; else it is made for each evaluation.
+  std::shared_ptr<const cel::DeviceView> selector_view;
   Held held;
 };
 
@@ -46,6 +51,16 @@ struct CounterInfo {
   Amount used = 0;  // by held devices
 };
 
+// What the held devices of a pool say about one of its counter sets: only devices that share a group may join.
+struct GroupsInUse {
+  bool any = false;      // some device uses the set
+  bool without = false;  // the first one named no group
+  std::vector<std::string> groups;
+
+  [[nodiscard]] bool admits(const std::vector<std::string>& other) const;
+  void add(const std::vector<std::string>& other);
+};
+
 // A pool over all nodes, at its newest generation.
 struct PoolInfo {
   std::string driver;
@@ -54,6 +69,7 @@ struct PoolInfo {
   std::string invalid;  // why the pool cannot be used; empty: valid
   bool binding_conditions = false;
   std::vector<CounterInfo> counters;
+  std::map<std::string, GroupsInUse> groups = {};  // by counter set, of the held devices
 };
 
 // The devices of a pool that a node can use, slices by name, devices in slice order.
@@ -66,6 +82,7 @@ struct PoolView {
 struct NodeView {
   std::string node;
   std::vector<PoolView> pools;
+  std::vector<std::string> declared_features = {};  // of the node
 };
 
 }  // namespace heddle::allocator

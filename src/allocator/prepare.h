@@ -12,54 +12,32 @@
 
 #include "allocator/capacity.h"
 #include "allocator/device.h"
-#include "allocator/selector.h"
+#include "allocator/features.h"
+#include "allocator/query.h"
 #include "base/result.h"
 #include "model/claim.h"
 
 namespace heddle::allocator {
 
+// How an object that the API server has not defaulted or refused is read.
+enum class Defaults {
+  kApply,  // count 1, mode ExactCount
+  kNone,   // what is absent is zero, as the upstream allocator has it
+};
+
 struct Options {
+  Features features;
+  SelectorErrors selector_errors = SelectorErrors::kDoNotMatch;
+  Defaults defaults = Defaults::kApply;
   // Added to the tolerations of each request when devices are picked, never written to a result.
   std::vector<model::Toleration> own_tolerations;
   // Taint keys that no toleration covers.
   std::vector<std::string> forbidden_taints;
 };
 
-// Which devices a request may take at all: selectors of class and request, and tolerations. Remembers its answers.
-class Query {
- public:
-  Query(std::vector<Selector> selectors, std::vector<model::Toleration> tolerations, std::vector<std::string> forbidden)
-      : selectors_(std::move(selectors)), tolerations_(std::move(tolerations)), forbidden_(std::move(forbidden)) {}
-
-  [[nodiscard]] bool matches(const DeviceInfo& device);
-  [[nodiscard]] bool selects(const DeviceInfo& device) const;  // without taints
-  void forget(uint32_t device_index);
-
- private:
-  [[nodiscard]] bool taints_allow(const model::Device& device) const;
-
-  enum class Answer : int8_t { kUnknown, kNo, kYes };
-  std::vector<Selector> selectors_;
-  std::vector<model::Toleration> tolerations_;
-  std::vector<std::string> forbidden_;
-  std::vector<Answer> answers_;  // by device index
-};
-
-// Queries by what they ask, so that the pods of one Deployment share one. Bounded.
-class QueryCache {
- public:
-  // Errors: as Selector::compile, naming class or request.
-  Result<std::shared_ptr<Query>> get(const model::DeviceClass& device_class, const model::DeviceSubRequest& request,
-                                     const Options& options);
-  void forget_device(uint32_t device_index);
-  void clear() { queries_.clear(); }
-
- private:
-  std::unordered_map<std::string, std::shared_ptr<Query>> queries_;
-};
-
 // One way to serve a request: `exactly`, or one of firstAvailable.
 struct Alternative {
+  std::string name;         // "req" or "sub"
   std::string result_name;  // "req" or "req/sub"
   const model::DeviceSubRequest* spec = nullptr;
   const model::DeviceClass* device_class = nullptr;
@@ -68,8 +46,10 @@ struct Alternative {
   int64_t count = 1;
   std::optional<int64_t> memory_percent;
   std::vector<uint32_t> constraints;  // of the claim, those that cover this alternative
+  Features features;
+  QueryCache* cache = nullptr;  // borrowed, evaluates derived attributes
 
-  // What the request takes of devices of a shape; computed once a shape.
+  // What the request takes of devices of a shape; computed once a shape. Errors: as consume().
   Result<const Consumption*> consumption(const Shape& shape);
 
  private:
@@ -96,10 +76,13 @@ struct ClaimInput {
 
 using ClassMap = std::map<std::string, model::DeviceClass>;
 
-// The classes are borrowed too. Errors: kInvalidArgument or kUnsupported, naming claim and field.
+// The classes are borrowed too. Errors: kInvalidArgument or kUnsupported, naming claim, request and field.
 Result<std::vector<PreparedClaim>> prepare(const std::vector<ClaimInput>& claims, const ClassMap& classes,
                                            QueryCache& cache, const Options& options);
 
 inline constexpr size_t kMaxResults = 32;  // of one claim, as the API allows
+
+// "claim a, request r", as messages name it.
+std::string place_text(const std::string& claim_key, const Alternative& alternative);
 
 }  // namespace heddle::allocator

@@ -368,6 +368,42 @@ std::optional<int64_t> Quantity::milli_value() const {
   return scaled(to_decimal(unscaled_, scale_, big()), -3);
 }
 
+std::optional<Int128> Quantity::nano_value() const {
+  constexpr size_t kMostDigits = 37;  // 10^28 units in billionths
+  const std::string digits(big().empty() ? std::string_view() : big().substr(big().front() == '-' ? 1 : 0));
+  const int64_t zeros = int64_t{scale_} - kNano;
+  if (sign() == 0) return Int128{0};
+  const size_t length = digits.empty() ? magnitude_digits(unscaled_).size() : digits.size();
+  if (zeros < 0 || length + static_cast<uint64_t>(zeros) > kMostDigits) return std::nullopt;
+  Int128 value = digits.empty() ? Int128{unscaled_} : 0;
+  for (const char digit : digits) value = value * 10 + (digit - '0');
+  for (int64_t i = 0; i < zeros; ++i) value *= 10;
+  return !digits.empty() && sign() < 0 ? -value : value;
+}
+
+Quantity Quantity::from_nano(Int128 nano, Format format) {
+  constexpr Int128 kUnit = 1'000'000'000;
+  const Int128 whole = nano / kUnit;
+  const bool small = whole >= std::numeric_limits<int64_t>::min() && whole <= std::numeric_limits<int64_t>::max();
+  if (nano % kUnit == 0 && small) return from_int(static_cast<int64_t>(whole), format);
+  Decimal number{.negative = nano < 0, .digits = {}, .scale = kNano};
+  for (Int128 rest = nano < 0 ? -nano : nano; rest != 0; rest /= 10) {
+    number.digits.push_back(static_cast<char>('0' + static_cast<int>(rest % 10)));
+  }
+  std::reverse(number.digits.begin(), number.digits.end());
+  strip_trailing_zeros(number);
+  Quantity quantity;
+  quantity.format_ = format;
+  quantity.scale_ = static_cast<int32_t>(number.scale);
+  if (const auto unscaled = to_int64(number.negative, number.digits)) {
+    quantity.unscaled_ = *unscaled;
+  } else {
+    quantity.unscaled_ = number.negative ? -1 : 1;
+    quantity.big_ = (number.negative ? "-" : "") + number.digits;
+  }
+  return quantity;
+}
+
 bool Quantity::is_integer() const {
   if (scale_ >= 0) return true;
   if (!big().empty()) return false;  // trailing zeros were taken off

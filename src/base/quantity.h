@@ -14,12 +14,16 @@
 
 namespace heddle {
 
+__extension__ typedef __int128 Int128;
+
 class Quantity {
  public:
   enum class Format : uint8_t { kDecimalExponent, kBinarySi, kDecimalSi };
 
   Quantity() = default;  // 0, decimal SI
   static Quantity from_int(int64_t value, Format format = Format::kDecimalSi);
+  // Of nano_value(), in the given notation.
+  static Quantity from_nano(Int128 nano, Format format);
   static Quantity bytes(int64_t value) { return from_int(value, Format::kBinarySi); }
 
   // Errors: kInvalidArgument, with what is wrong in the text.
@@ -29,6 +33,8 @@ class Quantity {
   [[nodiscard]] std::optional<int64_t> value() const;
   // The value in thousandths rounded up, as MilliValue(); nothing when it is outside int64.
   [[nodiscard]] std::optional<int64_t> milli_value() const;
+  // The value in billionths, exact: nothing finer is ever kept. Nothing when it is outside +-10^28 units.
+  [[nodiscard]] std::optional<Int128> nano_value() const;
   // True when the value is a whole number.
   [[nodiscard]] bool is_integer() const;
   [[nodiscard]] int sign() const;  // -1, 0, 1

@@ -100,7 +100,31 @@ class Planner {
   std::vector<Scope> scopes_;
 };
 
-Result<std::shared_ptr<const Program>> Program::compile(std::string_view expression, const Environment& environment) {
+namespace {
+
+bool attribute_element(const Type& type) {
+  const bool scalar = type.kind == TypeKind::kBool || type.kind == TypeKind::kInt || type.kind == TypeKind::kString;
+  return scalar || is_dyn(type) || type_text(type) == "kubernetes.Semver";
+}
+
+Result<void> check_output(const Type& type, Purpose purpose) {
+  if (purpose == Purpose::kSelector) {
+    if (type.kind == TypeKind::kBool || is_dyn(type)) return {};
+    return fail(Code::kInvalidArgument,
+                fmt::format("must evaluate to bool or the unknown type, not {}", type_text(type)));
+  }
+  const bool list = type.kind == TypeKind::kList && type.parameters.size() == 1;
+  if (attribute_element(type) || (list && attribute_element(*type.parameters[0]))) return {};
+  return fail(Code::kInvalidArgument,
+              fmt::format("must evaluate to a primitive scalar (string, integer, boolean, semver) or a list of these "
+                          "scalars, not {}",
+                          type_text(type)));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Program>> Program::compile(std::string_view expression, const Environment& environment,
+                                                        Purpose purpose) {
   std::shared_ptr<Program> program(new Program());
   program->expression_ = expression;
   auto explain = [](Error error) {
@@ -110,9 +134,7 @@ Result<std::shared_ptr<const Program>> Program::compile(std::string_view express
   if (auto parsed = parse(program->expression_, program->tree_); !parsed) return explain(std::move(parsed).error());
   auto type = check(program->tree_, environment, program->types_, program->expression_);
   if (!type) return explain(std::move(type).error());
-  if ((*type)->kind != TypeKind::kBool && !is_dyn(**type))
-    return fail(Code::kInvalidArgument,
-                fmt::format("must evaluate to bool or the unknown type, not {}", type_text(**type)));
+  HEDDLE_CHECK_OK(check_output(**type, purpose));
   HEDDLE_CHECK_OK(Planner(*program).run());
   return program;
 }
@@ -120,19 +142,68 @@ Result<std::shared_ptr<const Program>> Program::compile(std::string_view express
 Evaluator::Evaluator(uint64_t cost_limit) : cost_limit_(cost_limit) {}
 Evaluator::~Evaluator() = default;
 
-Result<bool> Evaluator::matches(const Program& program, const DeviceView& device) {
+Result<Value> Evaluator::evaluate(const Program& program, const DeviceView& device) {
   if (!device.error().empty()) return fail(Code::kInvalidArgument, device.error());
   arena_.reset();
   if (slots_.size() < static_cast<size_t>(program.slots())) slots_.resize(static_cast<size_t>(program.slots()));
   Evaluation evaluation(arena_, cost_limit_);
-  Value value = Interpreter(evaluation, &device, slots_).evaluate(program.root());
+  const Value value = Interpreter(evaluation, &device, slots_).evaluate(program.root());
   last_cost_ = evaluation.cost();
   if (evaluation.stopped()) return fail(Code::kInvalidArgument, "operation cancelled: actual cost limit exceeded");
   if (value.is_error()) return fail(Code::kInvalidArgument, std::string(value.as_text()));
+  return value;
+}
+
+Result<bool> Evaluator::matches(const Program& program, const DeviceView& device) {
+  HEDDLE_TRY(const Value value, evaluate(program, device));
   if (!value.is(Kind::kBool))
     return fail(Code::kInvalidArgument,
                 fmt::format("CEL result of type {} could not be converted to bool", kind_name(value.kind())));
   return value.as_bool();
+}
+
+namespace {
+
+template <typename T, typename Convert>
+Result<model::AttributeValue> list_attribute(const List& list, Kind kind, Convert convert) {
+  std::vector<T> items;
+  for (size_t i = 0; i < list.size; ++i) {
+    if (!list.items[i].is(kind))
+      return fail(Code::kInvalidArgument, fmt::format("expected list element at index {} to be {}, got {}", i,
+                                                      kind_name(kind), kind_name(list.items[i].kind())));
+    items.push_back(convert(list.items[i]));
+  }
+  return model::AttributeValue(std::move(items));
+}
+
+std::string text_of(const Value& value) {
+  return std::string(value.as_text());
+}
+model::Version version_of(const Value& value) {
+  return {value.as_semver().to_string()};
+}
+
+}  // namespace
+
+Result<model::AttributeValue> Evaluator::attribute(const Program& program, const DeviceView& device) {
+  using model::AttributeValue;
+  HEDDLE_TRY(const Value value, evaluate(program, device));
+  if (value.is(Kind::kBool)) return AttributeValue(value.as_bool());
+  if (value.is(Kind::kInt)) return AttributeValue(value.as_int());
+  if (value.is(Kind::kString)) return AttributeValue(text_of(value));
+  if (value.is(Kind::kSemver)) return AttributeValue(version_of(value));
+  if (!value.is(Kind::kList))
+    return fail(Code::kInvalidArgument,
+                fmt::format("unsupported type {} of a derived attribute", kind_name(value.kind())));
+  const List& list = value.as_list();
+  if (list.size == 0) return AttributeValue(std::vector<std::string>());
+  const Kind kind = list.items[0].kind();
+  if (kind == Kind::kBool) return list_attribute<bool>(list, kind, [](const Value& v) { return v.as_bool(); });
+  if (kind == Kind::kInt) return list_attribute<int64_t>(list, kind, [](const Value& v) { return v.as_int(); });
+  if (kind == Kind::kString) return list_attribute<std::string>(list, kind, text_of);
+  if (kind == Kind::kSemver) return list_attribute<model::Version>(list, kind, version_of);
+  return fail(Code::kInvalidArgument,
+              fmt::format("unsupported type {} in the list of a derived attribute", kind_name(kind)));
 }
 
 }  // namespace heddle::cel

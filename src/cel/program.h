@@ -18,11 +18,16 @@ namespace heddle::cel {
 
 inline constexpr uint64_t kRuntimeCostLimit = 1'000'000;
 
+// What the value of an expression is for: to select a device, or to be compared as an attribute of it (a bool, int,
+// string or version, or a list of one of them).
+enum class Purpose : uint8_t { kSelector, kDerivedAttribute };
+
 class Program {
  public:
   // Errors: kInvalidArgument "compilation failed: ..." with what is wrong and where ("at 1:7"), or "must evaluate to
   // bool or the unknown type, not int".
-  static Result<std::shared_ptr<const Program>> compile(std::string_view expression, const Environment& environment);
+  static Result<std::shared_ptr<const Program>> compile(std::string_view expression, const Environment& environment,
+                                                        Purpose purpose = Purpose::kSelector);
 
   [[nodiscard]] const std::string& expression() const { return expression_; }
   [[nodiscard]] const Node& root() const { return *tree_.root; }
@@ -49,10 +54,14 @@ class Evaluator {
   // Whether the device is selected. Errors: kInvalidArgument with the language's message ("no such key: x", "actual
   // cost limit exceeded", "CEL result of type list could not be converted to bool").
   Result<bool> matches(const Program& program, const DeviceView& device);
+  // The value of an expression compiled for kDerivedAttribute. Errors: as matches(), and for values of other types.
+  Result<model::AttributeValue> attribute(const Program& program, const DeviceView& device);
   // What the last evaluation was charged.
   [[nodiscard]] uint64_t last_cost() const { return last_cost_; }
 
  private:
+  Result<Value> evaluate(const Program& program, const DeviceView& device);
+
   Arena arena_;
   std::vector<Value> slots_;
   uint64_t cost_limit_;

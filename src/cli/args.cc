@@ -24,6 +24,8 @@ struct Raw {
   DownArgs down;
   UninstallArgs uninstall;
   TranslateArgs translate;
+  AllocateArgs allocate;
+  CelArgs cel;
   VendorWorkerArgs worker;
   std::string memory;
   std::string memory_percent;
@@ -33,6 +35,7 @@ struct Raw {
   std::string timeout;
   std::string dashboard_port;
   std::string starvation;
+  std::string cel_environment = "stored";
   std::string output = "table";
   bool no_wait = false;
   bool detach = false;
@@ -167,6 +170,43 @@ CLI::App* add_translate(CLI::App& app, Raw& raw) {
       "Example:\n  heddle translate -f pod.yaml -o json\n\n"
       "On standard output: a v1 List of the workload and its claims; explanations on standard error. Exit 2 with the "
       "reason when the request would be refused.");
+  return verb;
+}
+
+constexpr const char* kGatesHelp =
+    "Feature gates of Kubernetes, Name=true,Other=false; unnamed ones have the defaults of 1.37";
+
+CLI::App* add_allocate(CLI::App& app, Raw& raw) {
+  auto* verb = app.add_subcommand("allocate", "Find devices for claims on one node, as Kubernetes' scheduler would");
+  verb->add_option("-f,--file", raw.allocate.file,
+                   "A List of Node, DeviceClass, ResourceSlice and ResourceClaim objects, YAML or JSON; - is standard "
+                   "input. Claims with an allocation are what is taken, the others are allocated together")
+      ->required();
+  verb->add_option("--node", raw.allocate.node, "The node to allocate on")->required();
+  verb->add_option("--feature-gates", raw.allocate.feature_gates, kGatesHelp);
+  verb->add_option("-o,--output", raw.output, "json")->check(CLI::IsMember({"json"}));
+  verb->footer(
+      "Example:\n  kubectl get nodes,resourceslices,deviceclasses,resourceclaims -A -o json > all.json\n"
+      "  heddle allocate -f all.json --node node-1 -o json\n\n"
+      "Exit 0 with a List of the claims allocated, 2 when they cannot be, 3 for bad input and errors of selectors.");
+  return verb;
+}
+
+CLI::App* add_cel(CLI::App& app, Raw& raw) {
+  auto* verb = app.add_subcommand("cel", "Evaluate a CEL device selector against a device");
+  verb->add_option("--expression", raw.cel.expression, "The selector")->required();
+  verb->add_option("--device", raw.cel.device_file,
+                   "File with one Device object of resource.k8s.io/v1; - is standard input")
+      ->required();
+  verb->add_option("--driver", raw.cel.driver, "Name of the driver that publishes the device");
+  verb->add_option("--expression-env", raw.cel_environment,
+                   "stored: as the scheduler evaluates; new: as the API server admits (default: stored)")
+      ->check(CLI::IsMember({"stored", "new"}));
+  verb->add_option("--feature-gates", raw.cel.feature_gates, kGatesHelp);
+  verb->add_option("-o,--output", raw.output, "json")->check(CLI::IsMember({"json"}));
+  verb->footer(
+      "Example:\n  heddle cel --expression 'device.driver == \"d\"' --device device.json --driver d -o json\n\n"
+      "Prints {\"result\":true} or {\"result\":false}; exit 3 when the selector does not compile or fails.");
   return verb;
 }
 
@@ -366,6 +406,8 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   const auto* down = add_down(app, raw);
   const auto* uninstall = add_uninstall(app, raw);
   const auto* translate = add_translate(app, raw);
+  const auto* allocate = add_allocate(app, raw);
+  const auto* evaluate = add_cel(app, raw);
   const auto* version = app.add_subcommand("version", "Print the version");
   const auto* worker = add_vendor_worker(app, raw);
   if (auto message = parse_words(app, std::move(own)); message) return std::move(*message);
@@ -390,6 +432,9 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   if (*down) return Args(raw.down);
   if (*uninstall) return finish_uninstall(raw);
   if (*translate) return Args(raw.translate);
+  if (*allocate) return Args(raw.allocate);
+  raw.cel.environment = raw.cel_environment == "new" ? cel::Mode::kNew : cel::Mode::kStored;
+  if (*evaluate) return Args(raw.cel);
   if (*worker) return Args(raw.worker);
   static_cast<void>(version);
   return Args(VersionArgs());

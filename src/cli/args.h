@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "cel/environment.h"
 #include "standalone/job.h"
 #include "standalone/up.h"
 
@@ -61,6 +62,20 @@ struct TranslateArgs {
   std::string file;
 };
 
+struct AllocateArgs {
+  std::string file;
+  std::string node;
+  std::string feature_gates;
+};
+
+struct CelArgs {
+  std::string expression;
+  std::string device_file;
+  std::string driver;
+  std::string feature_gates;
+  cel::Mode environment = cel::Mode::kStored;
+};
+
 struct VersionArgs {};
 
 struct VendorWorkerArgs {
@@ -69,7 +84,7 @@ struct VendorWorkerArgs {
 };
 
 using Args = std::variant<UpArgs, RunArgs, PsArgs, ExplainArgs, CancelArgs, DownArgs, UninstallArgs, TranslateArgs,
-                          VersionArgs, VendorWorkerArgs>;
+                          AllocateArgs, CelArgs, VersionArgs, VendorWorkerArgs>;
 
 // Text to print instead of doing something: help (exit 0), or what is wrong with the command line (exit 1).
 struct Message {

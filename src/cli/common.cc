@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <iostream>
+#include <iterator>
 
 #include "base/file.h"
 #include "cli/verbs.h"
@@ -28,6 +30,20 @@ Result<kube::Config> cluster_config(const std::string& flag, const Context& cont
 
 bool knows_cluster(const Context& context) {
   return !users_kubeconfig(context).empty();
+}
+
+int report_one_line(const Error& error) {
+  std::string line;
+  for (const char c : error.text()) line += c == '\n' || c == '\r' ? "\\n" : std::string(1, c);
+  fmt::print(stderr, "heddle: {}\n", line);
+  return kError;
+}
+
+Result<std::string> read_input(const std::string& file) {
+  if (file != "-") return read_file(file);
+  std::string text(std::istreambuf_iterator<char>(std::cin), {});
+  if (std::cin.bad()) return fail(Code::kInternal, "standard input cannot be read");
+  return text;
 }
 
 Result<std::string> find_socket(const std::string& state_dir, const Context& context) {

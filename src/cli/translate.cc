@@ -1,25 +1,11 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <iostream>
-#include <iterator>
 
-#include "base/file.h"
 #include "cli/translation.h"
 #include "cli/verbs.h"
 
 namespace heddle::cli {
-namespace {
-
-Result<std::string> read_input(const std::string& file) {
-  if (file != "-") return read_file(file);
-  std::string text(std::istreambuf_iterator<char>(std::cin), {});
-  if (std::cin.bad()) return fail(Code::kInternal, "standard input cannot be read");
-  return text;
-}
-
-}  // namespace
-
 int translate(const TranslateArgs& args) {
   const auto text = read_input(args.file);
   if (!text) {

@@ -24,6 +24,8 @@ int cancel(const CancelArgs& args, const Context& context);
 int down(const DownArgs& args, const Context& context);
 int uninstall(const UninstallArgs& args, const Context& context);
 int translate(const TranslateArgs& args);
+int allocate(const AllocateArgs& args);
+int evaluate_cel(const CelArgs& args);
 int version();
 int vendor_worker(const VendorWorkerArgs& args);
 
@@ -40,6 +42,10 @@ int report(const Error& error);
 Result<kube::Config> cluster_config(const std::string& flag, const Context& context);
 // True when one of these is there.
 bool knows_cluster(const Context& context);
+// The same with every line break made visible, for verbs whose errors are one line and always kError.
+int report_one_line(const Error& error);
+// The file's text; - is standard input.
+Result<std::string> read_input(const std::string& file);
 // The socket of the Heddle that a verb talks to.
 Result<std::string> find_socket(const std::string& state_dir, const Context& context);
 

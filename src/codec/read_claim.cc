@@ -48,6 +48,7 @@ model::DeviceResult read_result(const JsonValue& in) {
   result.binding_failure_conditions = in["bindingFailureConditions"].texts();
   result.share_id = in["shareID"].text();
   result.consumed_capacity = in["consumedCapacity"].quantity_map();
+  result.skip_node_operations = in["skipNodeOperations"].texts();
   return result;
 }
 

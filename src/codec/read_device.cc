@@ -130,6 +130,7 @@ model::ResourceSlice read_slice(const JsonValue& in) {
   slice.scope = read_scope(spec);
   slice.devices = read_list(spec["devices"], read_device);
   slice.shared_counters = read_list(spec["sharedCounters"], read_counter_set);
+  slice.skip_node_operations = spec["skipNodeOperations"].texts();
   return slice;
 }
 

@@ -91,6 +91,7 @@ model::Node read_node(const JsonValue& in) {
     if (condition["type"].text() == "Ready") node.ready = condition["status"].text() == "True";
   });
   node.allocatable = status["allocatable"].quantity_map();
+  node.declared_features = status["declaredFeatures"].texts();
   return node;
 }
 

@@ -90,6 +90,7 @@ void write_result(JsonWriter& out, const model::DeviceResult& result) {
   write_texts(out, "bindingFailureConditions", result.binding_failure_conditions);
   write_text(out, "shareID", result.share_id);
   write_quantity_map(out, "consumedCapacity", result.consumed_capacity);
+  write_texts(out, "skipNodeOperations", result.skip_node_operations);
   out.end_object();
 }
 

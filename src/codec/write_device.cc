@@ -147,6 +147,7 @@ std::string slice_json(const model::ResourceSlice& slice) {
   write_scope(out, slice.scope);
   write_list(out, "devices", slice.devices, write_device);
   write_list(out, "sharedCounters", slice.shared_counters, write_counter_set);
+  write_texts(out, "skipNodeOperations", slice.skip_node_operations);
   out.end_object();
   out.end_object();
   return out.take();

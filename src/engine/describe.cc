@@ -63,7 +63,8 @@ std::string ask_text(const allocator::Alternative& alternative, std::string_view
 }
 
 std::string plain_amount(const std::string& resource, int64_t amount) {
-  if (resource == "cpu") return allocator::quantity_of(Amount{amount}, Quantity::Format::kDecimalSi).to_string();
+  if (resource == "cpu")
+    return allocator::quantity_of(amount * (allocator::kUnit / 1000), Quantity::Format::kDecimalSi).to_string();
   const bool bytes = resource == "memory" || resource == "ephemeral-storage" || resource.starts_with("hugepages-");
   return Quantity::from_int(amount, bytes ? Quantity::Format::kBinarySi : Quantity::Format::kDecimalSi).to_string();
 }

@@ -332,18 +332,18 @@ TEST_F(EngineTest, WhatCannotBeMeantIsAnErrorThatNamesTheField) {
   ClaimRequest claim = make_claim("default/a", {});
   claim.spec.requests[0].exactly->device_class = "none";
   EXPECT_EQ(error(claim).code, Code::kInvalidArgument);
-  EXPECT_THAT(error(claim).text(), HasSubstr("claim default/a: spec.devices.requests[0].exactly.deviceClassName"));
+  EXPECT_THAT(error(claim).text(), HasSubstr("spec.devices.requests[0].exactly.deviceClassName: claim default/a"));
 
   claim = make_claim("default/a", {});
-  claim.spec.requests[0].exactly->selectors = {"device.driver.startsWith(\"x\")"};
-  EXPECT_EQ(error(claim).code, Code::kUnsupported);
+  claim.spec.requests[0].exactly->selectors = {"device.drivers.startsWith(\"x\")"};
+  EXPECT_EQ(error(claim).code, Code::kInvalidArgument);
   EXPECT_THAT(error(claim).text(), HasSubstr("selectors[0]"));
 
   claim = make_claim("default/a", {.memory = "1000Mi", .memory_percent = 5});
   EXPECT_THAT(error(claim).text(), HasSubstr("capacity.requests[memory]"));
 
   claim = make_claim("default/a", {.count = 33});
-  EXPECT_THAT(error(claim).text(), HasSubstr("at most 32"));
+  EXPECT_THAT(error(claim).text(), HasSubstr("exceeds the claim limit of 32"));
 
   claim = make_claim("default/a", {});
   claim.spec.requests[0].exactly->capacity["memory"] = test::quantity("100000000000000000000");

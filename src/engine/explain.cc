@@ -330,10 +330,13 @@ class Explainer {
     }
     if (!not_ready.empty()) return FleetLook{"Capacity", not_ready, true};
     if (largest == nullptr) {
-      return FleetLook{"Selector",
-                       fmt::format("no device of the fleet matches class {}{}", alternative.spec->device_class,
-                                   alternative.spec->selectors.empty() ? "" : " and the selectors of the request"),
-                       false};
+      return FleetLook{
+          "Selector",
+          fmt::format(
+              "no device of the fleet matches class {}{}{}", alternative.spec->device_class,
+              alternative.spec->selectors.empty() ? "" : " and the selectors of the request",
+              alternative.query->trouble().empty() ? "" : "; a selector failed on " + alternative.query->trouble()),
+          false};
     }
     if (most > 0) {
       return FleetLook{"Capacity",

@@ -62,12 +62,15 @@ bool Inventory::upsert_node(model::Node node) {
   NodeEntry& entry = nodes_[node.meta.name];
   const bool is_new = entry.node.meta.name.empty();
   const bool same = !is_new && entry.node.meta.labels == node.meta.labels && entry.node.taints == node.taints &&
-                    entry.node.unschedulable == node.unschedulable && entry.node.allocatable == node.allocatable;
+                    entry.node.unschedulable == node.unschedulable &&
+                    entry.node.declared_features == node.declared_features &&
+                    entry.node.allocatable == node.allocatable;
   if (same) return false;
   const bool relabelled = is_new || entry.node.meta.labels != node.meta.labels;
   entry.allocatable = amounts_of(node.allocatable);
   entry.node = std::move(node);
   entry.view.node = entry.node.meta.name;
+  entry.view.declared_features = entry.node.declared_features;
   if (!relabelled) return true;
   for (const PoolKey& key : pools_everywhere_) update_view(pools_.at(key), entry);
   const auto local = pools_by_node_.find(entry.view.node);
@@ -196,6 +199,7 @@ std::unique_ptr<DeviceInfo> Inventory::make_device(Pool& pool, const model::Reso
   info->index = take_index();
   info->device = &device;
   info->pool = &pool.info;
+  info->skip_node_operations = slice.skip_node_operations.empty() ? nullptr : &slice.skip_node_operations;
   info->scope = slice.scope.kind == NodeScope::Kind::kPerDevice ? &device.scope : &slice.scope;
   auto shape = allocator::make_shape(device);
   if (!shape) {

@@ -113,7 +113,8 @@ Result<std::vector<Prospect>> prospects(Placement& placement) {
 // A pool that is being updated or is broken keeps mode All off this node; another node may serve it.
 Result<std::optional<allocator::Solution>> solve_on(Placement& placement, const NodeEntry& node,
                                                     const Assumption& assumption) {
-  auto solution = allocator::solve(node.view, placement.claims, placement.policy, assumption, {});
+  auto solution =
+      allocator::solve(node.view, placement.claims, placement.policy, assumption, {}, placement.state.options);
   if (!solution && solution.error().code == Code::kUnavailable) return std::optional<allocator::Solution>();
   return solution;
 }
@@ -215,10 +216,11 @@ Result<RequestOutlook> outlook_of(const NodeEntry& node, Alternative& alternativ
   for (const allocator::PoolView& view : node.view.pools) {
     if (view.pool->incomplete || !view.pool->invalid.empty()) continue;
     for (const DeviceInfo* device : view.devices) {
-      if (!alternative.query->matches(*device)) continue;
+      if (!alternative.query->selects(*device)) continue;
       HEDDLE_TRY(const allocator::Consumption* take, alternative.consumption(*device->shape));
       if (!take->possible) continue;
       ++matching;
+      if (!alternative.query->taints_allow(*device)) continue;
       const allocator::Held& held = assumption.all_free ? free : device->held;
       if (!allocator::fits(*device, alternative, *take, held)) continue;
       const int64_t rank = policy.rank(*device, *take, held.used);
@@ -239,8 +241,8 @@ Result<Outcome> State::place(const PlacementRequest& request, SeededRandom& rand
   if (!best) return explain(placement);
   Assigned assigned{.node = best->node->view.node, .allocations = {}};
   for (size_t i = 0; i < placement.claims.size(); ++i) {
-    HEDDLE_TRY(model::Allocation allocation,
-               allocator::make_allocation(placement.claims[i], best->solution, i, assigned.node, random));
+    HEDDLE_TRY(model::Allocation allocation, allocator::make_allocation(placement.claims[i], best->solution, i,
+                                                                        assigned.node, random, impl_->options));
     assigned.allocations.push_back(std::move(allocation));
   }
   return Outcome(std::move(assigned));

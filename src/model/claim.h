@@ -64,6 +64,7 @@ struct DeviceResult {
   std::vector<std::string> binding_failure_conditions;
   std::string share_id;  // empty: the whole device
   std::map<std::string, Quantity> consumed_capacity;
+  std::vector<std::string> skip_node_operations = {};  // alpha
   friend bool operator==(const DeviceResult&, const DeviceResult&) = default;
 };
 

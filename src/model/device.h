@@ -88,6 +88,7 @@ struct ResourceSlice {
   NodeScope scope;
   std::vector<Device> devices;
   std::vector<CounterSet> shared_counters;
+  std::vector<std::string> skip_node_operations = {};  // alpha
 };
 
 struct OpaqueConfig {

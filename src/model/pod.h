@@ -73,6 +73,7 @@ struct Node {
   bool unschedulable = false;
   bool ready = false;
   ResourceList allocatable;
+  std::vector<std::string> declared_features = {};
 };
 
 // nodeSelector and required node affinity of the pod against the node's labels and name.

@@ -1,0 +1,30 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/random.h"
+#include "cli/allocation.h"
+#include "cli/feature_gates.h"
+#include "cli/verbs.h"
+
+namespace heddle::cli {
+
+int allocate(const AllocateArgs& args) {
+  auto features = parse_feature_gates(args.feature_gates);
+  if (!features) return report(features.error());
+  auto text = read_input(args.file);
+  if (!text) return report_one_line(text.error());
+  const auto seed = random_seed();
+  if (!seed) return report_one_line(seed.error());
+  const auto output = allocate_objects({*std::move(text), args.node, *features, *seed});
+  if (!output) return report_one_line(output.error());
+  if (!output->refusal.empty()) {
+    fmt::print(stderr, "heddle: {}\n", output->refusal);
+    return kNo;
+  }
+  fmt::print("{}\n", output->list_json);
+  return 0;
+}
+
+}  // namespace heddle::cli
