@@ -49,9 +49,10 @@ fuzz: ## every fuzz target for an hour (FUZZ_SECONDS)
 	@tools/setup.sh test
 	@tools/fuzz.sh "$${FUZZ_SECONDS:-3600}"
 
-soak: ## kill parts of a standalone Heddle at random under load (SOAK_SECONDS)
+soak: ## random allocation problems (ALLOCATOR_CASES), and parts of a standalone Heddle killed under load (SOAK_SECONDS)
 	@tools/setup.sh test
-	@tools/build.sh release heddle-standalone
+	@tools/build.sh release heddle-standalone allocator_random_test
+	@HEDDLE_ALLOCATOR_CASES="$${ALLOCATOR_CASES:-100000}" build/release/test/allocator_random_test --gtest_brief=1
 	@tests/standalone/soak.py --seconds "$${SOAK_SECONDS:-600}"
 
 bench: ## every benchmark, into build/bench/results.json

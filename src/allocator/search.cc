@@ -90,7 +90,8 @@ Result<Search::Step> Search::request(size_t claim_index, size_t index) {
     if (known != dead_ends_.end()) return known->second;
   }
   HEDDLE_TRY(const Step step, alternatives(claim_index, index));
-  if (step == Step::kDone) return step;
+  const bool first = claim_index == 0 && index == 0;  // then the search is over
+  if (step == Step::kDone || first) return step;
   on_failure();
   if (classes_ && dead_ends_.size() < kMaxDeadEnds) dead_ends_.emplace(state_key(claim_index, index), step);
   return step;
