@@ -154,6 +154,23 @@ def test_a_namespace_goes_with_all_that_is_in_it(api, controller, ns, make_node)
     wait_bound(api, ns, "next")
 
 
+def test_explain_says_why_a_pod_waits_and_what_one_has(api, controller, ns, make_node):
+    node = make_node(cards=1, memory_mib=4000)
+    ask(api, ns, "has", objects.share(memory=3000, cores=30), **pin(node))
+    wait_bound(api, ns, "has")
+    ask(api, ns, "waits", objects.share(memory=2000), **pin(node))
+    reason = wait_waiting(api, ns, "waits")["message"]
+    config = controller.cluster.plane.kubeconfig("explainer", api.token)
+
+    def explain(name):
+        return subprocess.run([program("heddle"), "explain", "--kubeconfig", config, "-n", ns, name], capture_output=True, text=True,
+                              check=False, timeout=60)
+    waits, has, absent = explain("waits"), explain("has"), explain("absent")
+    assert waits.returncode == 0 and reason in waits.stdout and "HeddleWaiting" in waits.stdout, waits
+    assert has.returncode == 0 and f"{node}/nvidia/gpu-0" in has.stdout and "3000Mi" in has.stdout, has
+    assert absent.returncode == 3 and "absent" in absent.stderr, absent
+
+
 def test_uninstall(api, controller, ns, make_node):
     """Nothing stays stuck: gates, finalizers and taints go. Heddle is installed again for the tests that follow."""
     node = make_node(cards=1)
