@@ -40,7 +40,8 @@ def test_older_clusters_are_refused(cluster):
         {"name": "A", "value": "b"}], "nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "affinity": {
             "nodeAffinity": {}}},
      "agent": {"hostNetwork": True, "driverRoot": "/run/nvidia/driver", "policy": "enforce", "nodeSelector": {"a": "b"},
-               "maxUnavailable": 1, "extraArgs": ["--a=b"]},
+               "maxUnavailable": 1, "extraArgs": ["--a=b"], "extraVolumes": [{"name": "x", "emptyDir": {}}],
+               "extraVolumeMounts": [{"name": "x", "mountPath": "/x"}]},
      "imagePullSecrets": [{"name": "s"}]},
 ])
 def test_every_object_is_accepted_by_the_api_server(cluster, chart, values):

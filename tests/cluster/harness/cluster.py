@@ -3,7 +3,7 @@ import pathlib
 import subprocess
 
 from .control_plane import ControlPlane
-from .node import Node
+from .node import Node, free_subnet, make_bridge
 from .process import tail
 from .scratch import Scratch, clean_leftovers
 
@@ -23,8 +23,12 @@ class Cluster:
         self.bin = binaries()
         self.scratch = Scratch.create()
         self.dir = self.scratch.path
-        self.plane = ControlPlane(self.scratch, self.bin, manager_qps=manager_qps)
-        self.node = Node(self.scratch, self.bin, self.plane) if with_node else None
+        subnet = free_subnet() if with_node else None
+        if with_node:
+            make_bridge(self.scratch.name, subnet)
+        self.gateway = str(subnet[1]) if with_node else None  # this machine, as pods see it
+        self.plane = ControlPlane(self.scratch, self.bin, manager_qps=manager_qps, addresses=[self.gateway] if with_node else [])
+        self.node = Node(self.scratch, self.bin, self.plane, subnet) if with_node else None
 
     def __enter__(self):
         try:
@@ -54,5 +58,6 @@ class Cluster:
 
     def log_tails(self):
         """The ends of all logs, the most of those of Heddle's own programs."""
-        return "\n".join(tail(path, 60 if path.name.startswith("heddle") else 8)
-                         for path in sorted((self.dir / "logs").glob("*.log")))
+        return "\n".join(tail(path, 60 if "heddle" in str(path.relative_to(self.dir)) else 8)
+                         for path in sorted((self.dir / "logs").glob("*.log"))
+                         + sorted((self.dir / "podlogs").glob("heddle-system_*/*/*.log")))

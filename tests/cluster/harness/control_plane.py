@@ -22,8 +22,8 @@ def _sh(*argv, cwd):
 class ControlPlane:
     """Starts on construction order: start() returns when the API server is ready and the built-in roles exist."""
 
-    def __init__(self, scratch, binaries, node_names=("node-1",), manager_qps=None):
-        self.scratch, self.bin, self.manager_qps = scratch, binaries, manager_qps
+    def __init__(self, scratch, binaries, node_names=("node-1",), manager_qps=None, addresses=()):
+        self.scratch, self.bin, self.manager_qps, self.addresses = scratch, binaries, manager_qps, addresses
         self.dir = scratch.path
         self.etcd_port, self.etcd_peer, self.port, self.kcm_port, self.scheduler_port = free_ports(5)
         self.tokens = {name: secrets.token_hex(16) for name in (*USERS, *(f"system:node:{node}" for node in node_names))}
@@ -66,7 +66,7 @@ class ControlPlane:
         _sh("openssl", "req", *ec, "-keyout", "apiserver.key", "-out", "apiserver.csr", "-subj", "/CN=kube-apiserver", cwd=self.dir)
         (self.dir / "san.ext").write_text(
             "subjectAltName=DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,"
-            "IP:127.0.0.1,IP:10.96.0.1\n")
+            "IP:127.0.0.1,IP:10.96.0.1" + "".join(f",IP:{address}" for address in self.addresses) + "\n")
         _sh("openssl", "x509", "-req", "-in", "apiserver.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial",
             "-days", "3", "-extfile", "san.ext", "-out", "apiserver.crt", cwd=self.dir)
         _sh("openssl", "genrsa", "-out", "sa.key", "2048", cwd=self.dir)

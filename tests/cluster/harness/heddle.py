@@ -270,3 +270,4 @@ class Heddle:
         for process in (self.agent, *self.controllers.values()):
             if process:
                 process.stop()
+        self.agent, self.controllers = None, {}

@@ -37,7 +37,7 @@ state = "{dir}/ctd/state"
 """
 
 
-def _free_subnet():
+def free_subnet():
     """A /24 of 10.0.0.0/8 that no interface of this machine has, and its first address for the bridge."""
     listed = json.loads(subprocess.run(["ip", "-j", "addr"], capture_output=True, check=True).stdout)
     taken = [ipaddress.ip_interface(f"{address['local']}/{address['prefixlen']}").network
@@ -49,13 +49,19 @@ def _free_subnet():
     raise RuntimeError("no free subnet in 10.203.0.0/16")
 
 
+def make_bridge(name, subnet):
+    """At once, so that another cluster that starts now sees the subnet taken; the CNI plugin uses it as it is."""
+    for words in (("link", "add", name, "type", "bridge"), ("addr", "add", f"{subnet[1]}/{subnet.prefixlen}", "dev", name),
+                  ("link", "set", name, "up")):
+        subprocess.run(["ip", *words], check=True)
+
+
 class Node:
-    def __init__(self, scratch, binaries, plane, name="node-1", cpus="16", memory="16Gi"):
-        self.scratch, self.bin, self.plane, self.name = scratch, binaries, plane, name
+    def __init__(self, scratch, binaries, plane, subnet, name="node-1"):
+        self.scratch, self.bin, self.plane, self.subnet, self.name = scratch, binaries, plane, subnet, name
         self.dir = scratch.path
         self.root = self.dir / "kubelet"
         self.cdi = self.dir / "cdi"
-        self.cpus, self.memory = cpus, memory
         self.processes = {}
         self.port = free_ports(1)[0]
 
@@ -63,12 +69,10 @@ class Node:
         for folder in ("ctd", "cni", "cdi", "img", "podlogs", "manifests"):
             (self.dir / folder).mkdir(exist_ok=True)
         (self.dir / "ctd.toml").write_text(CONTAINERD.format(dir=self.dir, pause=PAUSE, bin=self.bin))
-        subnet = _free_subnet()
-        self.address = str(subnet[1])
         (self.dir / "cni/10-bridge.conflist").write_text(json.dumps({
             "cniVersion": "1.0.0", "name": self.scratch.name, "plugins": [{
                 "type": "bridge", "bridge": self.scratch.name, "isGateway": True, "ipMasq": False,
-                "ipam": {"type": "host-local", "dataDir": f"{self.dir}/ipam", "ranges": [[{"subnet": str(subnet)}]],
+                "ipam": {"type": "host-local", "dataDir": f"{self.dir}/ipam", "ranges": [[{"subnet": str(self.subnet)}]],
                          "routes": [{"dst": "0.0.0.0/0"}]}}]}))
         self._start_containerd()
         self._base_images()

@@ -38,6 +38,9 @@ class Scratch:
     def create(cls):
         # Short on purpose: unix socket paths below it must stay under 108 bytes.
         scratch = cls(tempfile.mkdtemp(prefix=PREFIX, dir="/tmp"))
+        # Mounts of containers must come through, as on an ordinary node, whatever this machine's root does.
+        for words in (("--bind", scratch.path, scratch.path), ("--make-rshared", scratch.path)):
+            subprocess.run(["mount", *words], check=True)
         (scratch.path / "pids").mkdir()
         (scratch.path / "owner").write_text(f"{os.getpid()} {start_time(os.getpid())}")
         return scratch
