@@ -179,7 +179,7 @@ void Translator::attach(const Place& place, const ContainerRequest& request) {
   if (std::find(claims.begin(), claims.end(), entry) == claims.end()) claims.push_back(entry);
   Json& used = (*place.container)["resources"]["claims"];
   if (used.is_null()) used = Json::array();
-  const Json use{{"name", request.claim_ref}};
+  const Json use = Json::object({{"name", request.claim_ref}});
   if (std::find(used.begin(), used.end(), use) == used.end()) used.push_back(use);
 }
 
@@ -221,7 +221,7 @@ void Translator::finish() {
   if (!requests_.empty()) {
     Json& gates = spec()["schedulingGates"];
     if (gates.is_null()) gates = Json::array();
-    const Json gate{{"name", kGate}};
+    const Json gate = Json::object({{"name", kGate}});
     if (std::find(gates.begin(), gates.end(), gate) == gates.end()) gates.push_back(gate);
     // In the pod's own order, so that a second pass writes the same bytes.
     std::vector<ContainerRequest> ordered;

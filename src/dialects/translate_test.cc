@@ -17,14 +17,20 @@ using Json = nlohmann::json;
 constexpr std::string_view kUid = "0123456789abcdef-0000";
 
 Json container(const std::string& name, const Json& limits) {
-  return {{"name", name}, {"image", "app"}, {"resources", {{"limits", limits}, {"requests", limits}}}};
+  Json out;
+  out["name"] = name;
+  out["image"] = "app";
+  out["resources"]["limits"] = limits;
+  out["resources"]["requests"] = limits;
+  return out;
 }
 
 Json pod(Json containers, Json init = nullptr) {
-  Json out{{"apiVersion", "v1"},
-           {"kind", "Pod"},
-           {"metadata", {{"name", "p"}, {"namespace", "default"}}},
-           {"spec", {{"containers", std::move(containers)}}}};
+  Json out = Json::parse(R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"default"}})");
+  // {container} is a list of one to GCC and the container itself to clang.
+  for (Json* list : {&containers, &init})
+    if (list->is_object()) *list = Json::array({*list});
+  out["spec"]["containers"] = std::move(containers);
   if (!init.is_null()) out["spec"]["initContainers"] = std::move(init);
   return out;
 }
@@ -247,7 +253,7 @@ TEST(Translate, NothingIsLostAndASecondPassChangesNothing) {
     for (const size_t list : {size_t{0}, size_t{1}}) {
       const uint64_t count = random.below(4) + (list == 0 ? 1 : 0);
       for (uint64_t i = 0; i < count; ++i) {
-        Json limits{{"cpu", "1"}};
+        Json limits = Json::object({{"cpu", "1"}});
         if (random.below(2) == 0) limits["nvidia.com/gpu"] = random.below(3);
         const bool zero = limits.contains("nvidia.com/gpu") && limits["nvidia.com/gpu"] == 0;
         if (!zero && random.below(2) == 0) limits["nvidia.com/gpumem"] = std::to_string(random.below(3) * 1000);

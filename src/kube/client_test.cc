@@ -245,11 +245,11 @@ TEST_F(ClientTest, TheUrgentLanePassesTheLimits) {
   Client::Limits limits;
   limits.qps = 0.001;
   limits.burst = 1;
+  Watched<std::string> ended;  // outlives the client, which ends what is held
   const auto client = connect(url(*server), limits);
   ASSERT_TRUE(client->call(get("/first")));
   Request held = get("/held");
   held.timeout = Duration::seconds(3600);
-  Watched<std::string> ended;
   client->send(held, [&](const Result<Response>& answer) {
     ended.change([&](std::string& text) { text = answer ? "sent" : answer.error().message; });
   });

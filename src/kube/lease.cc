@@ -82,8 +82,8 @@ void ThreadedLease::act(const Election::Action& action) {
   switch (action.step) {
     case Election::Step::kWait: {
       // Not beyond the end of the lead, so that its end is told in time.
-      const int64_t left = election_.lead_until() - clock_.monotonic_nanos();
-      return pause(told_ && left > 0 ? std::min(action.wait, Duration{left}) : action.wait);
+      const int64_t left = told_ ? election_.lead_until() - clock_.monotonic_nanos() : 0;
+      return pause(left > 0 ? std::min(action.wait, Duration{left}) : action.wait);
     }
     case Election::Step::kRead:
       return read();
