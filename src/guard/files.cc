@@ -168,6 +168,7 @@ int64_t charged_by(const heddle_guard_charge& record) {
 
 UsageReport report_of(const heddle_guard_usage& usage) {
   UsageReport report;
+  report.unknown_symbols = bounded(usage.header.unknown_symbols);
   const uint32_t count = usage.header.device_count;
   for (uint32_t d = 0; d < count; ++d) {
     DeviceUsage device;
@@ -203,6 +204,7 @@ Result<std::string> encode_limits(const ClaimLimits& limits) {
   file.size = sizeof(file);
   if (limits.flags.deny_unlisted_devices) file.flags |= HEDDLE_GUARD_DENY_UNLISTED_DEVICES;
   if (limits.flags.fail_closed) file.flags |= HEDDLE_GUARD_FAIL_CLOSED;
+  if (limits.flags.deny_unknown_symbols) file.flags |= HEDDLE_GUARD_DENY_UNKNOWN_SYMBOLS;
   file.device_count = static_cast<uint32_t>(limits.devices.size());
   put_text(file.claim_uid, limits.claim_uid);
   put_text(file.request, limits.request);
@@ -242,6 +244,7 @@ Result<ClaimLimits> decode_limits(std::string_view content) {
   HEDDLE_TRY(limits.request, get_text(file.request, "request"));
   limits.flags.deny_unlisted_devices = (file.flags & HEDDLE_GUARD_DENY_UNLISTED_DEVICES) != 0;
   limits.flags.fail_closed = (file.flags & HEDDLE_GUARD_FAIL_CLOSED) != 0;
+  limits.flags.deny_unknown_symbols = (file.flags & HEDDLE_GUARD_DENY_UNKNOWN_SYMBOLS) != 0;
   for (uint32_t i = 0; i < file.device_count; ++i) {
     const heddle_guard_device_limits& from = file.devices[i];
     DeviceLimit to;

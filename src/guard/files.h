@@ -26,6 +26,7 @@ struct DeviceLimit {
 struct LimitFlags {
   bool deny_unlisted_devices = true;  // devices without an entry are refused memory
   bool fail_closed = true;            // usage missing, unwritable or damaged: memory is refused
+  bool deny_unknown_symbols = false;  // entry points of a newer driver that speak of memory or work cannot be looked up
 };
 
 struct ClaimLimits {
@@ -76,8 +77,9 @@ struct DeviceUsage {
 struct UsageReport {
   std::vector<DeviceUsage> devices;
   std::vector<ProcessUsage> processes;
-  int64_t launches = 0;      // of the processes that hold a slot now
-  int64_t throttled_ns = 0;  // likewise
+  int64_t launches = 0;         // of the processes that hold a slot now
+  int64_t throttled_ns = 0;     // likewise
+  int64_t unknown_symbols = 0;  // entry points of the driver that the tenant's guard does not know
 };
 
 // A snapshot (not one instant: processes go on). Errors: kNotFound, kInvalidArgument (wrong size, magic, numbers that

@@ -33,7 +33,10 @@ enum {
   /* Devices that are not listed are refused memory. Without it they pass unlimited and unaccounted. */
   HEDDLE_GUARD_DENY_UNLISTED_DEVICES = 1u << 0,
   /* When `usage` is missing, unwritable or damaged, memory is refused. Without it memory passes unlimited. */
-  HEDDLE_GUARD_FAIL_CLOSED = 1u << 1
+  HEDDLE_GUARD_FAIL_CLOSED = 1u << 1,
+  /* Entry points of the driver that the guard does not know cannot be looked up if their names speak of memory,
+   * contexts or work. */
+  HEDDLE_GUARD_DENY_UNKNOWN_SYMBOLS = 1u << 2
 };
 
 /* heddle_guard_device_limits.flags */
@@ -117,11 +120,12 @@ struct heddle_guard_usage_header {
   uint32_t size; /* bytes of the whole file */
   uint32_t device_count;
   uint32_t slot_count;
-  uint64_t boot;       /* FNV-1a of the boot id for which the clocks in this file hold */
-  uint64_t slot_hint;  /* where the search for a free slot starts */
-  uint64_t slots_used; /* no slot from here on was ever taken */
-  uint64_t swept_ns;   /* when a process last looked for the dead at its start */
-  uint64_t reserved[505];
+  uint64_t boot;            /* FNV-1a of the boot id for which the clocks in this file hold */
+  uint64_t slot_hint;       /* where the search for a free slot starts */
+  uint64_t slots_used;      /* no slot from here on was ever taken */
+  uint64_t swept_ns;        /* when a process last looked for the dead at its start */
+  uint64_t unknown_symbols; /* how many of the driver's entry points the last process to load it did not know */
+  uint64_t reserved[504];
 };
 
 struct heddle_guard_usage {

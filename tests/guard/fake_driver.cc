@@ -152,6 +152,14 @@ API unsigned long long fake_taken() {
   const std::lock_guard lock(c.mutex);
   return c.taken;
 }
+// What a newer driver may have and no header of ours knows.
+API CUresult cuMemAllocTomorrow(CUdeviceptr* out, size_t bytes) {
+  return allocate(out, bytes);
+}
+API CUresult cuWeatherGet(int* degrees) {
+  *degrees = 20;
+  return CUDA_SUCCESS;
+}
 API CUresult cuStreamCreate(CUstream* stream, unsigned int) {
   *stream = reinterpret_cast<CUstream>(uintptr_t{0x2000});
   return CUDA_SUCCESS;
@@ -222,6 +230,8 @@ API CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuin
       {"cuCtxCreate", reinterpret_cast<void*>(&cuCtxCreate_v2)},
       {"cuMemAlloc", reinterpret_cast<void*>(&allocate_elsewhere)},
       {"cuMemFree", reinterpret_cast<void*>(&release_elsewhere)},
+      {"cuMemAllocTomorrow", reinterpret_cast<void*>(&cuMemAllocTomorrow)},
+      {"cuWeatherGet", reinterpret_cast<void*>(&cuWeatherGet)},
       {"cuMemGetInfo", reinterpret_cast<void*>(&cuMemGetInfo_v2)},
       {"cuDeviceTotalMem", reinterpret_cast<void*>(&cuDeviceTotalMem_v2)},
   };

@@ -387,6 +387,16 @@ std::string dlsym_default(Words& words) {
   return dlerror() != nullptr ? "0 1" : "0 0";
 }
 
+// Whether a name that no header declares can be had: "1" or "0".
+std::string look_up([[maybe_unused]] Words& words) {
+#ifdef PROBE_LINKED
+  return "0";
+#else
+  const auto name = take<std::string>(words);
+  return function_named(name.c_str(), name.c_str()) != nullptr ? "1" : "0";
+#endif
+}
+
 std::string in_child(Words& words) {
   std::string rest;
   std::getline(words, rest);
@@ -479,6 +489,7 @@ std::string obey(const std::string& line) {
     const auto function = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, take<std::string>(words).c_str()));
     return std::to_string(function != nullptr ? function() : -1);
   }
+  if (verb == "look-up") return look_up(words);
   if (verb == "dlsym-default") return dlsym_default(words);
   return "unknown verb " + verb;
 }

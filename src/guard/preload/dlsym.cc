@@ -56,6 +56,19 @@ void* entry_of_name(const char* name) {
   return nullptr;
 }
 
+constexpr const char* kRefused = "an entry point that the guard does not know";
+
+// What the limits forbid because the guard does not know it: only where a driver would answer. `look_up()`: what the
+// real lookup finds.
+template <typename LookUp>
+bool refuse(const char* name, LookUp look_up) {
+  if (name[0] != 'c' || name[1] != 'u' || !heddle::guard::is_refused_name(name)) return false;
+  LoadedObject owner;
+  void* found = look_up();
+  return found != nullptr && heddle::guard::object_of(found, &owner) &&
+         heddle::guard::begins_with(heddle::guard::name_of(owner), "libcuda.so");
+}
+
 void* answer_entry(void* real, void* entry) {
   LoadedObject owner;
   if (real == nullptr || !heddle::guard::object_of(real, &owner)) return real;
@@ -76,6 +89,8 @@ __attribute__((visibility("hidden"), used)) Decision heddle_guard_dlsym(void* ha
   if (hook != nullptr) return {answer(real(handle, name), hook, cuda_name, [&] { return real(RTLD_NEXT, name); }), 0};
   void* entry = name != nullptr && handle != RTLD_NEXT ? entry_of_name(name) : nullptr;
   if (entry != nullptr) return {answer_entry(real(handle, name), entry), 0};
+  // The failing lookup leaves the text for dlerror().
+  if (name != nullptr && refuse(name, [&] { return real(handle, name); })) return {real(RTLD_NEXT, kRefused), 0};
   return {reinterpret_cast<void*>(real), 1};
 }
 
@@ -89,6 +104,8 @@ __attribute__((visibility("hidden"), used)) Decision heddle_guard_dlvsym(void* h
     return {answer(real(handle, name, version), hook, cuda_name, [&] { return real(RTLD_NEXT, name, version); }), 0};
   void* entry = name != nullptr && handle != RTLD_NEXT ? entry_of_name(name) : nullptr;
   if (entry != nullptr) return {answer_entry(real(handle, name, version), entry), 0};
+  if (name != nullptr && refuse(name, [&] { return real(handle, name, version); }))
+    return {real(RTLD_NEXT, kRefused, version), 0};
   return {reinterpret_cast<void*>(real), 1};
 }
 }

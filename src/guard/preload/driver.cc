@@ -4,7 +4,10 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
+#include "guard/preload/coverage.h"
 #include "guard/preload/elf.h"
+#include "guard/preload/state.h"
+#include "guard/preload/sys.h"
 
 namespace heddle::guard {
 namespace {
@@ -71,6 +74,17 @@ void resolve(const LoadedObject& driver, const char* name, F& function) {
   function = reinterpret_cast<F>(find_symbol(driver, name));
 }
 
+// Says once a process what the driver has and this guard was not built to know.
+void report_unknown(const LoadedObject& driver) {
+  if (config().mode == Config::Mode::kInert) return;
+  char names[256];
+  const uint32_t count = count_unknown(driver, names, sizeof(names));
+  if (config().usage != nullptr) {
+    __atomic_store_n(&config().usage->header.unknown_symbols, count, __ATOMIC_RELAXED);
+  }
+  if (count != 0) log_line("the driver has entry points that this guard does not know: ", names);
+}
+
 const CudaFunctions* load_cuda() {
   LoadedObject driver;
   if (!find_object("libcuda.so", nullptr, &driver)) return nullptr;
@@ -80,6 +94,7 @@ const CudaFunctions* load_cuda() {
 #define HEDDLE_RESOLVE(name, ...) resolve(driver, #name, table->name);
   HEDDLE_CUDA_HOOKS(HEDDLE_RESOLVE)
   HEDDLE_CUDA_CALLS(HEDDLE_RESOLVE)
+  report_unknown(driver);
   return publish(cuda_functions, table);
 }
 
@@ -111,7 +126,18 @@ void* real_of(const Hook& hook) {
   return real;
 }
 
+bool is_hooked_symbol(const char* symbol) {
+  for (const Hook& hook : kCudaHooks) {
+    if (same_text(hook.symbol, symbol)) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+bool is_refused_name(const char* name) {
+  return config().deny_unknown && !is_known_cuda(name) && speaks_of_resources(name);
+}
 
 const CudaFunctions& cuda() {
   const CudaFunctions* table = cuda_or_null();
@@ -148,6 +174,12 @@ void* hook_of_name(const char* name, bool* cuda_name) {
 void* hook_of_proc_address(const char* symbol, int version, unsigned long long flags, void* real) {
   for (const Hook& hook : kCudaHooks) {
     if (real_of(hook) == real) return hook.ours;
+  }
+  // A form that the driver exports under a name that is not ours is not ours: a newer one may take other arguments.
+  LoadedObject driver;
+  const char* exported = object_of(real, &driver) ? name_at(driver, real) : nullptr;
+  if (exported != nullptr || !is_hooked_symbol(symbol)) {
+    return is_refused_name(exported != nullptr ? exported : symbol) ? nullptr : real;
   }
   // A driver that hands out other addresses than it exports: by name, as the driver itself chooses.
   int driver_version = version;

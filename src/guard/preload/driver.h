@@ -32,7 +32,11 @@ bool nvml_loaded();
 // for NVML's.
 void* hook_of_name(const char* name, bool* cuda_name);
 
-// What a program that asked cuGetProcAddress for (symbol, version, flags) and would get `real` shall get.
+// True when the limits forbid what this guard does not know and the name is such an entry point of the CUDA driver.
+bool is_refused_name(const char* name);
+
+// What a program that asked cuGetProcAddress for (symbol, version, flags) and would get `real` shall get. Null:
+// nothing, because the limits forbid what is not known.
 void* hook_of_proc_address(const char* symbol, int version, unsigned long long flags, void* real);
 
 // The C library's own functions, found without calling it.

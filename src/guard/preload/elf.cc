@@ -59,12 +59,6 @@ int matches(const Tables& t, uint32_t index, const char* name) {
   return t.versions != nullptr && (t.versions[index] & 0x8000) != 0 ? 1 : 2;
 }
 
-uint32_t gnu_hash_of(const char* name) {
-  uint32_t hash = 5381;
-  for (; *name != '\0'; ++name) hash = hash * 33 + static_cast<unsigned char>(*name);
-  return hash;
-}
-
 uint32_t find_by_gnu_hash(const Tables& t, const char* name) {
   const uint32_t buckets = t.gnu_hash[0];
   const uint32_t first = t.gnu_hash[1];
@@ -86,6 +80,24 @@ uint32_t find_by_gnu_hash(const Tables& t, const char* name) {
     }
     if ((entry & 1) != 0) return older;
   }
+}
+
+// One more than the highest index of a symbol that can be looked up.
+uint32_t symbol_count(const Tables& t) {
+  if (t.gnu_hash == nullptr) return t.hash != nullptr ? t.hash[1] : 0;
+  const uint32_t buckets = t.gnu_hash[0];
+  const uint32_t first = t.gnu_hash[1];
+  const auto* bucket =
+      reinterpret_cast<const uint32_t*>(reinterpret_cast<const ElfW(Addr)*>(t.gnu_hash + 4) + t.gnu_hash[2]);
+  uint32_t last = 0;
+  for (uint32_t i = 0; i < buckets; ++i) last = bucket[i] > last ? bucket[i] : last;
+  if (last < first) return 0;
+  while ((bucket[buckets + last - first] & 1) == 0) ++last;
+  return last + 1;
+}
+
+bool is_exported_function(const ElfW(Sym) & symbol) {
+  return symbol.st_shndx != SHN_UNDEF && symbol.st_value != 0 && (symbol.st_info & 0xf) == STT_FUNC;
 }
 
 uint32_t find_by_hash(const Tables& t, const char* name) {
@@ -156,6 +168,12 @@ int visit_address(dl_phdr_info* info, size_t, void* data) {
 
 }  // namespace
 
+uint32_t gnu_hash_of(const char* name) {
+  uint32_t hash = 5381;
+  for (; *name != '\0'; ++name) hash = hash * 33 + static_cast<unsigned char>(*name);
+  return hash;
+}
+
 bool begins_with(const char* name, const char* prefix) {
   while (*prefix != '\0') {
     if (*name++ != *prefix++) return false;
@@ -198,6 +216,28 @@ void* find_symbol(const LoadedObject& object, const char* name) {
   }
   if (index == 0) return nullptr;
   return reinterpret_cast<void*>(object.base + t.symbols[index].st_value);
+}
+
+const char* name_at(const LoadedObject& object, const void* address) {
+  const Tables t = tables_of(object);
+  if (t.symbols == nullptr || t.strings == nullptr) return nullptr;
+  const uintptr_t value = reinterpret_cast<uintptr_t>(address) - object.base;
+  const uint32_t count = symbol_count(t);
+  for (uint32_t i = 1; i < count; ++i) {
+    if (t.symbols[i].st_value == value && is_exported_function(t.symbols[i])) return t.strings + t.symbols[i].st_name;
+  }
+  return nullptr;
+}
+
+void each_function(const LoadedObject& object, SymbolVisitor visit, void* data) {
+  const Tables t = tables_of(object);
+  if (t.symbols == nullptr || t.strings == nullptr) return;
+  const uint32_t count = symbol_count(t);
+  for (uint32_t i = 1; i < count; ++i) {
+    if (!is_exported_function(t.symbols[i])) continue;
+    const char* name = t.strings + t.symbols[i].st_name;
+    visit(name, gnu_hash_of(name), data);
+  }
 }
 
 }  // namespace heddle::guard

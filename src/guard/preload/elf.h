@@ -24,6 +24,16 @@ const char* name_of(const LoadedObject& object);
 // A function that the object defines itself; the default version where there are several. Null: it defines none.
 void* find_symbol(const LoadedObject& object, const char* name);
 
+// The name of the function that the object exports at exactly this address; null: none. Cost: a pass over its symbols.
+const char* name_at(const LoadedObject& object, const void* address);
+
+// Calls visit(name, hash) for each function that the object exports; the hash is that of DT_GNU_HASH.
+using SymbolVisitor = void (*)(const char* name, uint32_t hash, void* data);
+void each_function(const LoadedObject& object, SymbolVisitor visit, void* data);
+
+// The hash of a name as DT_GNU_HASH has it.
+uint32_t gnu_hash_of(const char* name);
+
 // True when name begins with prefix.
 bool begins_with(const char* name, const char* prefix);
 bool same_text(const char* a, const char* b);

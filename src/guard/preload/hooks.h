@@ -13,9 +13,16 @@
 #include <nvml.h>
 #undef cuGetProcAddress_v2  // the header makes it a static inline of its own in this mode
 
+// What programs built for per-thread default streams call: exported, and in the header only under another name.
+extern "C" CUresult cuGetProcAddress_ptsz(const char* symbol, void** function, int version, cuuint64_t flags);
+extern "C" CUresult cuGetProcAddress_v2_ptsz(const char* symbol, void** function, int version, cuuint64_t flags,
+                                             CUdriverProcAddressQueryResult* status);
+
 #define HEDDLE_CUDA_HOOKS(CUDA)                                                            \
   CUDA(cuGetProcAddress, "cuGetProcAddress", 11030, 0)                                     \
   CUDA(cuGetProcAddress_v2, "cuGetProcAddress", 12000, 0)                                  \
+  CUDA(cuGetProcAddress_ptsz, "cuGetProcAddress", 11030, 1)                                \
+  CUDA(cuGetProcAddress_v2_ptsz, "cuGetProcAddress", 12000, 1)                             \
   CUDA(cuMemAlloc, "cuMemAlloc", 2000, 0)                                                  \
   CUDA(cuMemAlloc_v2, "cuMemAlloc", 3020, 0)                                               \
   CUDA(cuMemAllocPitch, "cuMemAllocPitch", 2000, 0)                                        \

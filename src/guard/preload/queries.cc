@@ -193,24 +193,34 @@ HEDDLE_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_
 HEDDLE_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t, other_processes)
 #undef HEDDLE_PROCESSES
 
-HEDDLE_EXPORT CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
-                                           CUdriverProcAddressQueryResult* status) {
-  const auto real = cuda().cuGetProcAddress_v2;
-  if (real == nullptr) return kNoSuchFunction;
-  const Entry entry;
-  const CUresult result = real(symbol, function, version, flags, status);
-  if (result != CUDA_SUCCESS || symbol == nullptr || function == nullptr || *function == nullptr) return result;
-  *function = hook_of_proc_address(symbol, version, flags, *function);
-  return result;
-}
+// The real function's answer, with ours in the place of what is interposed.
+#define HEDDLE_HAND_OUT(symbol, function, version, flags, result)                                                \
+  if (result != CUDA_SUCCESS || symbol == nullptr || function == nullptr || *function == nullptr) return result; \
+  *function = hook_of_proc_address(symbol, version, flags, *function)
 
-HEDDLE_EXPORT CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags) {
-  const auto real = cuda().cuGetProcAddress;
-  if (real == nullptr) return kNoSuchFunction;
-  const Entry entry;
-  const CUresult result = real(symbol, function, version, flags);
-  if (result != CUDA_SUCCESS || symbol == nullptr || function == nullptr || *function == nullptr) return result;
-  *function = hook_of_proc_address(symbol, version, flags, *function);
-  return result;
-}
+#define HEDDLE_PROC_ADDRESS(name, extra)                                                                         \
+  HEDDLE_EXPORT CUresult name(const char* symbol, void** function, int version, cuuint64_t flags) {              \
+    const auto real = cuda().name;                                                                               \
+    if (real == nullptr) return kNoSuchFunction;                                                                 \
+    const Entry entry;                                                                                           \
+    const CUresult result = real(symbol, function, version, flags);                                              \
+    HEDDLE_HAND_OUT(symbol, function, version, flags | (extra), result);                                         \
+    return *function != nullptr ? result : CUDA_ERROR_NOT_FOUND;                                                 \
+  }                                                                                                              \
+  HEDDLE_EXPORT CUresult HEDDLE_SECOND(name)(const char* symbol, void** function, int version, cuuint64_t flags, \
+                                             CUdriverProcAddressQueryResult* status) {                           \
+    const auto real = cuda().HEDDLE_SECOND(name);                                                                \
+    if (real == nullptr) return kNoSuchFunction;                                                                 \
+    const Entry entry;                                                                                           \
+    const CUresult result = real(symbol, function, version, flags, status);                                      \
+    HEDDLE_HAND_OUT(symbol, function, version, flags | (extra), result);                                         \
+    if (*function != nullptr) return result;                                                                     \
+    if (status != nullptr) *status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;                                       \
+    return CUDA_ERROR_NOT_FOUND;                                                                                 \
+  }
+#define HEDDLE_SECOND(name) HEDDLE_SECOND_OF_##name
+#define HEDDLE_SECOND_OF_cuGetProcAddress cuGetProcAddress_v2
+#define HEDDLE_SECOND_OF_cuGetProcAddress_ptsz cuGetProcAddress_v2_ptsz
+HEDDLE_PROC_ADDRESS(cuGetProcAddress, 0)
+HEDDLE_PROC_ADDRESS(cuGetProcAddress_ptsz, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
 }

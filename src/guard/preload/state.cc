@@ -63,6 +63,7 @@ bool take_limits(const heddle_guard_limits& file, long bytes, Config& config) {
   if (file.device_count == 0 || file.device_count > HEDDLE_GUARD_MAX_DEVICES) return false;
   config.device_count = file.device_count;
   config.deny_unlisted = (file.flags & HEDDLE_GUARD_DENY_UNLISTED_DEVICES) != 0;
+  config.deny_unknown = (file.flags & HEDDLE_GUARD_DENY_UNKNOWN_SYMBOLS) != 0;
   config.burst_ns = file.burst_ns != 0 ? static_cast<int64_t>(file.burst_ns) : 20000000;
   config.reopen_ns = file.reopen_ns != 0 ? static_cast<int64_t>(file.reopen_ns) : 1000000;
   config.outstanding_ns = file.outstanding_ns != 0 ? static_cast<int64_t>(file.outstanding_ns) : 2000000;
@@ -141,7 +142,7 @@ void load_config(Config& config) {
 
 // What a process works with when the kernel has no memory left for us: memory is refused, the rest passes.
 Process emergency_process;
-Loaded emergency = {{Config::Mode::kClosed, true, false, 0, {}, 0, 0, 0, nullptr}, &emergency_process, {}};
+Loaded emergency = {{Config::Mode::kClosed, true, false, false, 0, {}, 0, 0, 0, nullptr}, &emergency_process, {}};
 
 Loaded& load_state() {
   auto* mine = static_cast<Loaded*>(map_private(sizeof(Loaded), OnFork::kKeep));

@@ -33,6 +33,7 @@ struct Config {
   };
   Mode mode;
   bool deny_unlisted;
+  bool deny_unknown;
   bool any_compute_limit;
   uint32_t device_count;
   DeviceRule devices[HEDDLE_GUARD_MAX_DEVICES];
