@@ -6,6 +6,7 @@
  * Fields marked `reserved` are written as zero and ignored by a reader. */
 #ifndef HEDDLE_GUARD_LAYOUT_H
 #define HEDDLE_GUARD_LAYOUT_H
+/* NOLINTBEGIN(readability-identifier-naming): C's names */
 
 #include <assert.h>
 #include <stddef.h>
@@ -175,4 +176,5 @@ HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_usage) == 2686976);
 }
 #endif
 
+/* NOLINTEND(readability-identifier-naming) */
 #endif

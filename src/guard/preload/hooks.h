@@ -14,6 +14,7 @@
 #undef cuGetProcAddress_v2  // the header makes it a static inline of its own in this mode
 
 // What programs built for per-thread default streams call: exported, and in the header only under another name.
+
 extern "C" CUresult cuGetProcAddress_ptsz(const char* symbol, void** function, int version, cuuint64_t flags);
 extern "C" CUresult cuGetProcAddress_v2_ptsz(const char* symbol, void** function, int version, cuuint64_t flags,
                                              CUdriverProcAddressQueryResult* status);

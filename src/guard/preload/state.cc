@@ -27,7 +27,7 @@ bool join(char* out, const char* folder, const char* name) {
   const size_t a = strlen(folder);
   const size_t b = strlen(name);
   if (a + b + 2 > kPathBytes) return false;
-  memcpy(out, folder, a);
+  memcpy(out, folder, a);  // NOLINT(bugprone-not-null-terminated-result): the name follows
   out[a] = '/';
   memcpy(out + a + 1, name, b + 1);
   return true;

@@ -136,7 +136,7 @@ class Entry {
   [[nodiscard]] bool nested() const { return outer_; }
 
  private:
-  static __thread bool inside_ __attribute__((tls_model("initial-exec")));
+  static __thread bool inside_ __attribute__((tls_model("initial-exec")));  // NOLINT: of the thread, zero at its start
   bool outer_;
 };
 
