@@ -23,7 +23,7 @@ test_packages=(
   # lint, sanitizers, fuzzing
   clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev
   # tests in Python
-  python3-venv python3-pytest python3-yaml
+  python3-venv python3-pytest python3-yaml python3-jsonschema
   # the real cluster
   busybox-static containernetworking-plugins iptables iproute2 jq curl
 )

@@ -80,8 +80,8 @@ class Completion {
 
   void check_source(const std::string& where, const std::string& id) {
     if (vendor_.find_source(id) != nullptr) return;
-    std::vector<std::string> ids;
-    for (const Source& source : vendor_.sources) ids.push_back(source.id);
+    std::vector<std::string> ids(vendor_.sources.size());
+    std::ranges::transform(vendor_.sources, ids.begin(), [](const Source& source) { return source.id; });
     const std::string meant = nearest(id, ids);
     trouble(where, fmt::format("the source '{}' is not among the vendor's sources{}", id,
                                meant.empty() ? "" : fmt::format("; did you mean '{}'?", meant)));

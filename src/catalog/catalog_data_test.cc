@@ -10,12 +10,12 @@ namespace heddle::catalog {
 namespace {
 
 const Catalog& built_in() {
-  static const Catalog kCatalog = [] {
+  static const Catalog catalog_value = [] {
     auto catalog = Catalog::built_in();
     EXPECT_TRUE(catalog) << catalog.error().text();
     return catalog ? std::move(*catalog) : Catalog();
   }();
-  return kCatalog;
+  return catalog_value;
 }
 
 TEST(CatalogData, LoadsAndHasModels) {

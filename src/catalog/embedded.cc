@@ -1,5 +1,7 @@
 #include "catalog/embedded.h"
 
+#include <fmt/format.h>
+
 #include "base/file.h"
 
 namespace heddle::catalog {
@@ -19,7 +21,7 @@ Result<std::vector<InputFile>> folder_inputs(const std::string& directory, std::
   std::vector<InputFile> out;
   HEDDLE_TRY(const std::vector<std::string> vendors, list_directory(directory));
   for (const std::string& vendor : vendors) {
-    const std::string path = directory + "/" + vendor + "/" + std::string(file_name);
+    const std::string path = fmt::format("{}/{}/{}", directory, vendor, file_name);
     if (!file_exists(path)) continue;
     HEDDLE_TRY(std::string text, read_file(path));
     out.push_back({path, vendor, std::move(text)});

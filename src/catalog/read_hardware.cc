@@ -139,6 +139,10 @@ Partition read_partition(const Value& value, const PartitionTable& table) {
                                         placement.start + placement.size - 1, table.slots));
     }
   }
+  const auto memory = table.counters.find("memory");
+  if (memory != table.counters.end() && partition.memory_bytes.value_or(0) > memory->second / partition.count) {
+    value["memory"].wrong(fmt::format("for each of {} is more than the card has", partition.count));
+  }
   for (const auto& [counter, amount] : partition.consumes) {
     const auto total = table.counters.find(counter);
     if (total == table.counters.end()) {

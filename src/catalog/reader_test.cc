@@ -1,5 +1,6 @@
 #include "catalog/reader.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -100,7 +101,7 @@ TEST(Reader, RefusesWhatIsNotOneMap) {
   std::string bomb = "a0: &a0 [x]\n";
   for (int i = 1; i < 30; ++i) {
     const std::string last = "*a" + std::to_string(i - 1);
-    bomb += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + last + ", " + last + ", " + last + "]\n";
+    bomb += fmt::format("a{0}: &a{0} [{1}, {1}, {1}]\n", i, last);
   }
   const std::pair<std::string, const char*> cases[] = {
       {"", "x.yaml:1: must be one YAML map"},
