@@ -277,13 +277,6 @@ void Reconciler::Impl::grant(PodRecord& record, const Wants& wants) {
     if (node.empty()) node = node_of(*want.claim);
   }
   if (!node.empty()) set_usage(record.pod.meta.uid, node, model::effective_requests(record.pod));
-  if (gated(record.pod)) {
-    emit(&record, WriteKind::kUngatePod, {}, ungate_pod(record.pod));
-    return;
-  }
-  record.failures = 0;
-  granted_unbound.insert(record.pod.meta.key());
-  if (!std::exchange(record.granted_node, node).empty()) return;
   std::vector<std::string> parts;
   for (const Want& want : wants.ours) {
     for (const model::DeviceResult& result : want.claim->allocation->results) {
@@ -293,7 +286,14 @@ void Reconciler::Impl::grant(PodRecord& record, const Wants& wants) {
       parts.push_back(std::move(part));
     }
   }
-  tell(record, blocked("Allocated", "Allocated", fmt::format("on node {}: {}", node, fmt::join(parts, ", "))));
+  Telling granted = blocked("Allocated", "Allocated", fmt::format("on node {}: {}", node, fmt::join(parts, ", ")));
+  if (gated(record.pod)) {
+    if (!nominate(record, node, std::move(granted))) emit(&record, WriteKind::kUngatePod, {}, ungate_pod(record.pod));
+    return;
+  }
+  record.failures = 0;
+  granted_unbound.insert(record.pod.meta.key());
+  if (std::exchange(record.granted_node, node).empty()) tell(record, std::move(granted));
 }
 
 void Reconciler::Impl::advance(PodRecord& record) {

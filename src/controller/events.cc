@@ -196,8 +196,12 @@ void Reconciler::Impl::finish(uint64_t id, Result<std::string> answer) {
     --record->in_flight;
     dirty.insert(flight.pod_key);
   }
+  if (record != nullptr && flight.kind == WriteKind::kCondition) record->telling_now = false;
   if (answer) {
     accept(record, flight.kind, flight.claim_key, *answer);
+    if (record != nullptr && !record->telling_now && std::exchange(record->tell_again, false)) {
+      tell(*record, Telling(record->telling));
+    }
     return;
   }
   log.warning("write failed", {{"write", write_name(flight.kind)},
@@ -235,6 +239,7 @@ void Reconciler::Impl::accept(PodRecord* record, WriteKind kind, const std::stri
       }
       return;
     }
+    case WriteKind::kNominatePod:
     case WriteKind::kUngatePod:
     case WriteKind::kReadPod: {
       auto pod = codec::parse_pod(body);
@@ -257,6 +262,10 @@ void Reconciler::Impl::reject(PodRecord& record, WriteKind kind, const std::stri
     record.told_at = clock.monotonic_nanos();
     record.retell_at = record.told_at + options.message_interval.nanos;
     wake_at(record.retell_at, record.pod.meta.key());
+    return;
+  }
+  if (kind == WriteKind::kNominatePod) {
+    record.told = {};  // told again once the gate is gone
     return;
   }
   if (kind == WriteKind::kUngatePod || kind == WriteKind::kReadPod) {
@@ -308,6 +317,8 @@ void Reconciler::Impl::resign() {
     record.refused_version = 0;
     record.retell_at = 0;
     record.failed_nodes.clear();
+    record.nominated.clear();
+    record.telling_now = record.tell_again = false;
     if (record.pod.node_name.empty()) forget_usage(record.pod.meta.uid);
     dirty.insert(key);
   }

@@ -96,7 +96,7 @@ void FakeApi::clear_allocation(const std::string& key) {
 }
 
 Result<std::string> FakeApi::execute(const kube::Request& request) {
-  const std::vector<std::string> parts = split(request.path);
+  const std::vector<std::string> parts = split(request.path.substr(0, request.path.find('?')));
   // /api/v1/namespaces/NS/RESOURCE[/NAME[/SUB]] or /apis/GROUP/VERSION/namespaces/NS/RESOURCE[/NAME[/SUB]]
   const size_t at = parts[0] == "api" ? 2 : 3;
   if (parts.size() < at + 3 || parts[at] != "namespaces") return fail(Code::kNotFound, "no such path " + request.path);
@@ -200,6 +200,9 @@ Result<std::string> FakeApi::on_pods(const kube::Request& request, const std::st
     std::erase_if(conditions.get_ref<Json::array_t&>(),
                   [&](const Json& one) { return one["type"] == condition["type"]; });
     conditions.push_back(condition);
+    pod["status"].merge_patch(patch["status"].contains("nominatedNodeName")
+                                  ? Json{{"nominatedNodeName", patch["status"]["nominatedNodeName"]}}
+                                  : Json::object());
   } else {
     const Json gate = patch["spec"]["schedulingGates"][0];
     if (gate["$patch"] != "delete") return fail(Code::kInvalidArgument, "patch");

@@ -30,7 +30,9 @@ kube::Request read_claim(std::string_view key);
 kube::Request read_pod(std::string_view key);
 // Takes the gate away; doing it twice is harmless, and another pod of the same name is left alone.
 kube::Request ungate_pod(const model::Pod& pod);
-kube::Request patch_condition(const model::Pod& pod, const model::PodCondition& condition, Time now);
+// nominate: status.nominatedNodeName goes with it, or is cleared when empty; none: it is left alone.
+kube::Request patch_condition(const model::Pod& pod, const model::PodCondition& condition, Time now,
+                              const std::optional<std::string>& nominate);
 
 struct EventText {
   std::string reason;  // HeddleWaiting

@@ -62,7 +62,9 @@ void Reconciler::Impl::place(PodRecord& record, std::map<std::string, engine::Ou
   engine::PlacementRequest request;
   request.pod = &record.pod;
   request.pinned_node = wants.foreign_node;
-  if (!record.pod.nominated_node_name.empty()) request.preferred_node = record.pod.nominated_node_name;
+  // Of kube-scheduler; our own nomination is of an earlier decision that did not hold.
+  const std::string& nominated = record.pod.nominated_node_name;
+  if (!nominated.empty() && nominated != record.nominated) request.preferred_node = nominated;
   request.excluded_nodes = record.failed_nodes;
   std::vector<Want> open;
   DeviceUsage least;

@@ -22,6 +22,8 @@ std::string_view write_name(WriteKind kind) {
       return "release_claim";
     case WriteKind::kDeleteClaim:
       return "delete_claim";
+    case WriteKind::kNominatePod:
+      return "nominate_pod";
     case WriteKind::kUngatePod:
       return "ungate_pod";
     case WriteKind::kReadClaim:

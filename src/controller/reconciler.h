@@ -36,6 +36,7 @@ enum class WriteKind {
   kClearClaim,    // takes the allocation away
   kReleaseClaim,  // takes the finalizer away
   kDeleteClaim,
+  kNominatePod,  // where the devices are: the condition and the node, before the gate goes
   kUngatePod,
   kReadClaim,
   kReadPod,

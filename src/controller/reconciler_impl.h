@@ -26,6 +26,7 @@ struct PodRecord {
   bool reread_pod = false;
   bool clearing = false;     // every allocation of the pod must go before it is placed again
   std::string granted_node;  // claims written and the gate gone, for this node
+  std::string nominated;     // the node that we have told kube-scheduler, or tried to
   std::vector<std::string> failed_nodes;
   int tries = 0;                 // of repair
   int failures = 0;              // of writes, in a row
@@ -36,7 +37,9 @@ struct PodRecord {
   Telling telling;
   model::PodCondition told;  // what the API server has, as far as known
   int64_t told_at = 0;
-  int64_t retell_at = 0;  // a newer message waits for its turn
+  bool telling_now = false;  // a condition is on its way
+  bool tell_again = false;   // and another one after it
+  int64_t retell_at = 0;     // a newer message waits for its turn
 };
 
 // One claim that a pod needs from us.
@@ -87,6 +90,7 @@ struct Reconciler::Impl {
   [[nodiscard]] bool can_clear(const PodRecord& record, const Wants& wants) const;
   bool write_planned(PodRecord& record, const Wants& wants);
   void grant(PodRecord& record, const Wants& wants);
+  bool nominate(PodRecord& record, const std::string& node, Telling telling);
   void back_off(PodRecord& record);
   [[nodiscard]] bool ours(const model::ClaimSpec& spec) const;
 

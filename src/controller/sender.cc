@@ -132,7 +132,11 @@ void Sender::send(std::vector<Write> writes) {
         lane.push_back(std::move(write));
       }
     }
-    while (shared_->telling.size() > shared_->limits.telling_waiting) shared_->telling.pop_front();
+    while (shared_->telling.size() > shared_->limits.telling_waiting) {
+      shared_->queue->push(
+          AnswerEvent{shared_->telling.front().id, fail(Code::kUnavailable, "too much is to be told")});
+      shared_->telling.pop_front();
+    }
     next = shared_->take();
   }
   shared_->launch(std::move(next));

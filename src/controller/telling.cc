@@ -31,6 +31,15 @@ std::string reason_word(const std::vector<engine::Reason>& reasons) {
   return reasons.empty() || reasons.front().code.empty() ? "Waiting" : reasons.front().code;
 }
 
+model::PodCondition condition_of(const Telling& telling) {
+  model::PodCondition condition;
+  condition.type = kConditionType;
+  condition.status = telling.outcome == "Allocated" ? "True" : "False";
+  condition.reason = reason_word(telling.reasons);
+  condition.message = joined(telling.reasons);
+  return condition;
+}
+
 }  // namespace
 
 void Reconciler::Impl::tell_event(const model::Pod& pod, const std::string& reason, const std::string& message,
@@ -40,15 +49,33 @@ void Reconciler::Impl::tell_event(const model::Pod& pod, const std::string& reas
        create_event(pod, {reason, message, type}, options.component, clock.now(), unique));
 }
 
+// The condition and the node in one write, ahead of the gate: kube-scheduler then looks at that node alone, and need
+// not write the nomination itself. It only helps, so a failure is not tried again. False when there is nothing to
+// write.
+bool Reconciler::Impl::nominate(PodRecord& record, const std::string& node, Telling telling) {
+  const model::PodCondition condition = condition_of(telling);
+  const bool known = condition.status == record.told.status && record.pod.nominated_node_name == node;
+  if (node.empty() || record.nominated == node || known || record.telling_now) return false;
+  const bool waited = record.told.status == "False";
+  record.nominated = node;
+  record.telling = std::move(telling);
+  record.told = condition;
+  record.told_at = clock.monotonic_nanos();
+  record.retell_at = 0;
+  emit(&record, WriteKind::kNominatePod, {}, patch_condition(record.pod, condition, clock.now(), node));
+  if (waited) tell_event(record.pod, event_reason("Allocated"), condition.message, "Normal");
+  return true;
+}
+
 void Reconciler::Impl::tell(PodRecord& record, Telling telling) {
-  model::PodCondition condition;
-  condition.type = kConditionType;
-  condition.status = telling.outcome == "Allocated" ? "True" : "False";
-  condition.reason = reason_word(telling.reasons);
-  condition.message = joined(telling.reasons);
+  const model::PodCondition condition = condition_of(telling);
   const bool other_outcome = telling.outcome != record.telling.outcome;
   record.telling = std::move(telling);
   if (!leading) return;
+  if (record.telling_now) {  // two at once could arrive in either order
+    record.tell_again = true;
+    return;
+  }
   const bool same_word = condition.status == record.told.status && condition.reason == record.told.reason;
   if (same_word && condition.message == record.told.message) return;
   const int64_t now = clock.monotonic_nanos();
@@ -58,12 +85,16 @@ void Reconciler::Impl::tell(PodRecord& record, Telling telling) {
     if (record.retell_at == 0) wake_at(record.retell_at = next, record.pod.meta.key());
     return;
   }
-  const bool announce = !same_word || other_outcome;
+  const bool warn = record.telling.outcome != "Allocated";
+  // A pod that never waited needs no news of that: kube-scheduler's own event says where it runs.
+  const bool announce = warn ? !same_word || other_outcome : record.told.status == "False";
   record.told = condition;
   record.told_at = now;
-  emit(&record, WriteKind::kCondition, {}, patch_condition(record.pod, condition, clock.now()));
+  std::optional<std::string> nominate;
+  if (warn && !std::exchange(record.nominated, {}).empty()) nominate.emplace();  // it did not hold
+  record.telling_now = true;
+  emit(&record, WriteKind::kCondition, {}, patch_condition(record.pod, condition, clock.now(), nominate));
   if (!announce) return;
-  const bool warn = record.telling.outcome != "Allocated";
   std::string message = condition.message;
   if (record.telling.outcome == "Infeasible")
     message = "fits on no node of this cluster, even an empty one: " + message;

@@ -6,13 +6,15 @@ node; each pod takes one device. Stock: a ResourceClaim and a pod that names it,
 kube-scheduler. Heddle: a pod with `nvidia.com/gpu: 1`, through webhook, controller and kube-scheduler. Each side twice: with
 kube-scheduler's default client limits, and with limits raised so far that the CPU binds.
 
-  bench_e2e.py [--small] [--nodes N] [--pods N] [--only stock|heddle]
+  bench_e2e.py [--small] [--nodes N] [--pods N] [--creators N] [--only stock|heddle] [--profile DIR]
   HEDDLE_BENCH_RESULTS   the file to add numbers to (default build/bench/results.json)
 """
 import argparse
+import collections
 import json
 import os
 import pathlib
+import re
 import sys
 import threading
 import time
@@ -30,7 +32,25 @@ STOCK_DRIVER = "stock.example.com"
 RAISED_QPS = 5000
 
 
-def in_parallel(items, call, threads=CREATORS):
+def request_counts(api):
+    """Answered requests since the API server's start: {"POST pods/binding": n}."""
+    counts = collections.Counter()
+    for line in api.request("GET", "metrics", raw=True).decode().splitlines():
+        if line.startswith("apiserver_request_total{"):
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
+            name = labels["verb"] + " " + "/".join(part for part in (labels["resource"], labels["subresource"]) if part)
+            counts[name] += int(float(line.rsplit(" ", 1)[1]))
+    return counts
+
+
+def save_profile(api, seconds, path):
+    """The API server's CPU profile of the next seconds, for `go tool pprof`; from a thread of its own."""
+    def work():
+        path.write_bytes(api.request("GET", f"debug/pprof/profile?seconds={seconds}", raw=True))
+    threading.Thread(target=work, daemon=True).start()
+
+
+def in_parallel(items, call, threads=None):
     """call(item) for all items, from several threads; the first error is raised."""
     iterator, lock, errors = iter(items), threading.Lock(), []
 
@@ -44,7 +64,7 @@ def in_parallel(items, call, threads=CREATORS):
                 call(item)
             except Exception as error:  # pylint: disable=broad-except
                 errors.append(error)
-    workers = [threading.Thread(target=work) for _ in range(threads)]
+    workers = [threading.Thread(target=work) for _ in range(threads or CREATORS)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -94,8 +114,9 @@ class BoundWatch:
 
 
 class Bench:
-    def __init__(self, cluster, nodes, pods):
+    def __init__(self, cluster, nodes, pods, creators, profiles):
         self.cluster, self.api, self.nodes, self.pods = cluster, cluster.api, nodes, pods
+        self.creators, self.profiles = creators, profiles
         self.heddle = Heddle(cluster)
         self.count = 0
 
@@ -133,13 +154,22 @@ class Bench:
         self.api.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         self.api.wait_for("serviceaccounts", "default", namespace, bool, "made by the controller manager")
         watch = BoundWatch(self.api, namespace)
+        requests = request_counts(self.api)
+        if self.profiles:
+            save_profile(self.api, 15, self.profiles / f"{namespace}.pprof")
+            (self.profiles / f"{namespace}.before").write_bytes(self.api.request("GET", "metrics", raw=True))
         before, start = self.cpu_seconds(), time.monotonic()
-        in_parallel(range(self.pods), lambda n: create(namespace, f"pod-{n}"))
+        in_parallel(range(self.pods), lambda n: create(namespace, f"pod-{n}"), self.creators)
         created = time.monotonic() - start
         seconds = watch.wait(self.pods, 600, describe) - start
         after = self.cpu_seconds()
         used = ", ".join(f"{name} {after[name] - before.get(name, 0):.1f}" for name in after)
         print(f"{namespace}: {seconds:.1f} s, all created after {created:.1f} s; seconds of CPU: {used}", flush=True)
+        if self.profiles:
+            (self.profiles / f"{namespace}.after").write_bytes(self.api.request("GET", "metrics", raw=True))
+        more = (request_counts(self.api) - requests).most_common()
+        each = ", ".join(f"{name} {count / self.pods:.2f}" for name, count in more if count > self.pods / 20)
+        print(f"  requests a pod: {sum(count for _, count in more) / self.pods:.2f}: {each}", flush=True)
         self.clear(namespace)
         return self.pods / seconds
 
@@ -191,10 +221,10 @@ def merge(numbers):
 def schedule(arguments):
     numbers = {}
     # The controller manager has no part in the measured path; its limits would only make clearing up slow.
-    with Cluster(with_node=False, manager_qps=RAISED_QPS) as cluster:
-        bench = Bench(cluster, arguments.nodes, arguments.pods)
+    with Cluster(with_node=False, manager_qps=RAISED_QPS, profiling=arguments.profile is not None) as cluster:
+        bench = Bench(cluster, arguments.nodes, arguments.pods, arguments.creators, arguments.profile)
         bench.make_nodes()
-        limits = [("e2e.", RAISED_QPS)] + ([] if arguments.small else [("e2e.stocklimits.", None)])
+        limits = [("e2e.", RAISED_QPS)] + ([] if arguments.small or arguments.raised else [("e2e.stocklimits.", None)])
         if arguments.only != "heddle":
             bench.stock_slices()
             for prefix, qps in limits:
@@ -223,6 +253,9 @@ def main():
     parser.add_argument("--nodes", type=int)
     parser.add_argument("--pods", type=int)
     parser.add_argument("--only", choices=["stock", "heddle"])
+    parser.add_argument("--raised", action="store_true", help="only with raised limits")
+    parser.add_argument("--creators", type=int, default=CREATORS, help="threads that create pods")
+    parser.add_argument("--profile", type=pathlib.Path, metavar="DIR", help="keep CPU profiles of the API server here")
     arguments = parser.parse_args()
     arguments.nodes = arguments.nodes or (4 if arguments.small else 130)
     arguments.pods = arguments.pods or (20 if arguments.small else 1000)

@@ -29,14 +29,19 @@ system:serviceaccount:{{ .Release.Namespace }}:heddle-agent
 [{{ range $i, $v := . }}{{ if $i }}, {{ end }}'{{ $v }}'{{ end }}]
 {{- end -}}
 
+{{/* True for pods that name a translated resource. */}}
+{{- define "heddle.resourceMatch" -}}
+{{- $resources := include "heddle.celList" .Values.webhook.resourcePrefixes -}}
+(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,
+  [c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})].exists(list,
+    list.exists(r, {{ $resources }}.exists(p, r.lowerAscii().startsWith(p)))))
+{{- end -}}
+
 {{/* True for the pods that the webhook may have to change, and for those that pretend to have been changed. A misspelled
 resource begins like a right one; other plugins' resources of the vendor (nvidia.com/hostdev ...) do not. */}}
 {{- define "heddle.podMatch" -}}
-{{- $resources := include "heddle.celList" .Values.webhook.resourcePrefixes -}}
 {{- $prefixes := include "heddle.celList" .Values.webhook.annotationPrefixes -}}
-(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,
-  [c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})].exists(list,
-    list.exists(r, {{ $resources }}.exists(p, r.lowerAscii().startsWith(p))))) ||
+{{ include "heddle.resourceMatch" . }} ||
 object.metadata.?annotations.orValue({}).exists(k,
   k in {{ include "heddle.celList" .Values.webhook.annotations }} || {{ $prefixes }}.exists(p, k.startsWith(p))) ||
 object.metadata.?labels.orValue({}).exists(k, k.startsWith('heddle.dev/')) ||

@@ -22,8 +22,9 @@ def _sh(*argv, cwd):
 class ControlPlane:
     """Starts on construction order: start() returns when the API server is ready and the built-in roles exist."""
 
-    def __init__(self, scratch, binaries, node_names=("node-1",), manager_qps=None, addresses=()):
+    def __init__(self, scratch, binaries, node_names=("node-1",), manager_qps=None, addresses=(), profiling=False):
         self.scratch, self.bin, self.manager_qps, self.addresses = scratch, binaries, manager_qps, addresses
+        self.profiling = profiling
         self.dir = scratch.path
         self.etcd_port, self.etcd_peer, self.port, self.kcm_port, self.scheduler_port = free_ports(5)
         self.tokens = {name: secrets.token_hex(16) for name in (*USERS, *(f"system:node:{node}" for node in node_names))}
@@ -96,7 +97,7 @@ class ControlPlane:
                   "--enable-admission-plugins=NodeRestriction", "--service-account-issuer=https://kubernetes.default.svc",
                   f"--service-account-key-file={self.dir}/sa.pub", f"--service-account-signing-key-file={self.dir}/sa.key",
                   "--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true",
-                  "--enable-aggregator-routing=true", "--profiling=false")
+                  "--enable-aggregator-routing=true", f"--profiling={str(self.profiling).lower()}")
 
     def _start_controller_manager(self):
         config = self.kubeconfig("system:kube-controller-manager")
