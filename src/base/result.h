@@ -4,6 +4,14 @@
 
 #include <string>
 #include <string_view>
+
+// Before its definition, so that a Result that nobody looks at is a warning: compilers do not see the attribute on an
+// alias. For one that does not matter, std::ignore = call().
+namespace tl {
+template <class T, class E>
+class [[nodiscard]] expected;
+}  // namespace tl
+
 #include <tl/expected.hpp>
 #include <utility>
 
