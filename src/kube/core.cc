@@ -10,22 +10,6 @@ namespace {
 
 constexpr size_t kMaxResponseBytes = size_t{512} << 20;
 
-const char* verb(Method method) {
-  switch (method) {
-    case Method::kGet:
-      return "GET";
-    case Method::kPost:
-      return "POST";
-    case Method::kPut:
-      return "PUT";
-    case Method::kPatch:
-      return "PATCH";
-    case Method::kDelete:
-      return "DELETE";
-  }
-  return "GET";
-}
-
 }  // namespace
 
 class Core::Collector final : public ExchangeHandler {
@@ -159,7 +143,7 @@ void Core::finished(Id id, const Ending& ending, std::string body) {
   } else if (ending.status >= 200 && ending.status < 300) {
     complete(std::move(pending), Response{ending.status, std::move(body)});
   } else {
-    const std::string what = std::string(verb(pending.request.method)) + " " + pending.request.path;
+    const std::string what = std::string(method_name(pending.request.method)) + " " + pending.request.path;
     complete(std::move(pending), tl::unexpected<Error>(error_of_answer(what, ending.status, body)));
   }
   pump();

@@ -60,22 +60,6 @@ Headers add_header(Headers headers, const std::string& line) {
   return Headers(longer);
 }
 
-const char* method_name(Method method) {
-  switch (method) {
-    case Method::kGet:
-      return "GET";
-    case Method::kPost:
-      return "POST";
-    case Method::kPut:
-      return "PUT";
-    case Method::kPatch:
-      return "PATCH";
-    case Method::kDelete:
-      return "DELETE";
-  }
-  return "GET";
-}
-
 int set_socket_options(void* /*context*/, curl_socket_t fd, curlsocktype /*purpose*/) {
   const auto set = [fd](int level, int name, int value) { setsockopt(fd, level, name, &value, sizeof(value)); };
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -544,6 +528,22 @@ Result<void> check_file(const std::string& path, const std::string& field) {
 }
 
 }  // namespace
+
+const char* method_name(Method method) {
+  switch (method) {
+    case Method::kGet:
+      return "GET";
+    case Method::kPost:
+      return "POST";
+    case Method::kPut:
+      return "PUT";
+    case Method::kPatch:
+      return "PATCH";
+    case Method::kDelete:
+      return "DELETE";
+  }
+  return "GET";
+}
 
 Result<std::unique_ptr<Transport>> Transport::create(const Config& config, const Clock& clock) {
   static const CurlGlobal global;  // libcurl's own rule: once, before threads; it holds no state of ours

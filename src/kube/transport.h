@@ -23,6 +23,9 @@ namespace heddle::kube {
 // events it cannot write at once, and on a connection full of requests it often cannot.
 enum class Pool { kRequests, kWatches };
 
+// "GET" and so on.
+const char* method_name(Method method);
+
 struct Exchange {
   Method method = Method::kGet;
   std::string path;
