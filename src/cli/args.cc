@@ -26,6 +26,8 @@ struct Raw {
   TranslateArgs translate;
   AllocateArgs allocate;
   CelArgs cel;
+  CatalogArgs catalog;
+  std::vector<std::string> catalog_words;
   VendorWorkerArgs worker;
   std::string memory;
   std::string memory_percent;
@@ -210,6 +212,22 @@ CLI::App* add_cel(CLI::App& app, Raw& raw) {
   return verb;
 }
 
+CLI::App* add_catalog(CLI::App& app, Raw& raw) {
+  auto* verb = app.add_subcommand("catalog", "Show what Heddle knows of vendors, models and their partitions");
+  verb->add_option("action", raw.catalog_words, "list, show VENDOR[/MODEL], or validate FILE...")
+      ->required()
+      ->expected(1, 1000);
+  verb->add_option("--catalog", raw.catalog.folder,
+                   "Folder with VENDOR/hardware.yaml files that extend the built-in catalogue");
+  verb->add_option("-o,--output", raw.output, "table or json")->check(one_of({"table", "json"}));
+  verb->footer(
+      "Examples:\n  heddle catalog list\n  heddle catalog show nvidia/A100-40GB\n"
+      "  heddle catalog validate ./catalog/nvidia/hardware.yaml\n\n"
+      "Exit 2 for a vendor or model that the catalogue does not have, and for a file that is not valid. "
+      "docs/vendors.md shows the same data as a page.");
+  return verb;
+}
+
 CLI::App* add_vendor_worker(CLI::App& app, Raw& raw) {
   auto* verb = app.add_subcommand("vendor-worker", "Talks to a vendor's library for `heddle up`")->group("");
   verb->add_option("--nvml", raw.worker.nvml);
@@ -302,6 +320,25 @@ std::variant<Args, Message> finish_uninstall(const Raw& raw) {
     return usage_error("uninstall: write --plan to see what would be cleared, or --yes to clear it");
   }
   return Args(raw.uninstall);
+}
+
+std::variant<Args, Message> finish_catalog(Raw& raw) {
+  const std::vector<std::string>& words = raw.catalog_words;
+  const std::string& action = words.front();
+  CatalogArgs& args = raw.catalog;
+  args.output = raw.output == "json" ? Output::kJson : Output::kTable;
+  if (action == "list" && words.size() == 1) {
+    args.action = CatalogArgs::Action::kList;
+  } else if (action == "show" && words.size() == 2) {
+    args.action = CatalogArgs::Action::kShow;
+    args.what = words[1];
+  } else if (action == "validate" && words.size() > 1) {
+    args.action = CatalogArgs::Action::kValidate;
+    args.files.assign(words.begin() + 1, words.end());
+  } else {
+    return usage_error("catalog: write `list`, `show VENDOR[/MODEL]` or `validate FILE...`");
+  }
+  return Args(args);
 }
 
 bool is_verb(const CLI::App& app, const std::string& word) {
@@ -408,6 +445,7 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   const auto* translate = add_translate(app, raw);
   const auto* allocate = add_allocate(app, raw);
   const auto* evaluate = add_cel(app, raw);
+  const auto* catalog = add_catalog(app, raw);
   const auto* version = app.add_subcommand("version", "Print the version");
   const auto* worker = add_vendor_worker(app, raw);
   if (auto message = parse_words(app, std::move(own)); message) return std::move(*message);
@@ -433,6 +471,7 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   if (*uninstall) return finish_uninstall(raw);
   if (*translate) return Args(raw.translate);
   if (*allocate) return Args(raw.allocate);
+  if (*catalog) return finish_catalog(raw);
   raw.cel.environment = raw.cel_environment == "new" ? cel::Mode::kNew : cel::Mode::kStored;
   if (*evaluate) return Args(raw.cel);
   if (*worker) return Args(raw.worker);

@@ -76,6 +76,15 @@ struct CelArgs {
   cel::Mode environment = cel::Mode::kStored;
 };
 
+struct CatalogArgs {
+  enum class Action { kList, kShow, kValidate };
+  Action action = Action::kList;
+  std::string what;                // kShow: VENDOR or VENDOR/MODEL
+  std::vector<std::string> files;  // kValidate
+  std::string folder;              // of the administrator; empty: the built-in catalogue alone
+  Output output = Output::kTable;
+};
+
 struct VersionArgs {};
 
 struct VendorWorkerArgs {
@@ -84,7 +93,7 @@ struct VendorWorkerArgs {
 };
 
 using Args = std::variant<UpArgs, RunArgs, PsArgs, ExplainArgs, CancelArgs, DownArgs, UninstallArgs, TranslateArgs,
-                          AllocateArgs, CelArgs, VersionArgs, VendorWorkerArgs>;
+                          AllocateArgs, CelArgs, CatalogArgs, VersionArgs, VendorWorkerArgs>;
 
 // Text to print instead of doing something: help (exit 0), or what is wrong with the command line (exit 1).
 struct Message {

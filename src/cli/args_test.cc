@@ -42,6 +42,23 @@ TEST(Args, RunNeedsNoMarkBeforeTheCommand) {
   EXPECT_THAT(args.request.command, ElementsAre("nvidia-smi", "-L", "--cores", "7"));
 }
 
+TEST(Args, CatalogTakesAnAction) {
+  const auto show = parsed<CatalogArgs>({"catalog", "show", "nvidia/A30", "--catalog", "d", "-o", "json"});
+  EXPECT_EQ(show.action, CatalogArgs::Action::kShow);
+  EXPECT_EQ(show.what, "nvidia/A30");
+  EXPECT_EQ(show.folder, "d");
+  EXPECT_EQ(show.output, Output::kJson);
+  EXPECT_THAT(parsed<CatalogArgs>({"catalog", "validate", "a", "b"}).files, ElementsAre("a", "b"));
+  EXPECT_EQ(parsed<CatalogArgs>({"catalog", "list"}).action, CatalogArgs::Action::kList);
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"catalog", "list", "x"},
+                                                {"catalog", "show"},
+                                                {"catalog", "validate"},
+                                                {"catalog", "x"}}) {
+    EXPECT_THAT(refused(words).text, HasSubstr("write `list`, `show VENDOR[/MODEL]` or `validate FILE...`"));
+    EXPECT_EQ(refused(words).exit_code, 1);
+  }
+}
+
 TEST(Args, WrongLinesNameTheFlagAndTheFix) {
   struct Case {
     std::vector<std::string> words;
@@ -53,6 +70,7 @@ TEST(Args, WrongLinesNameTheFlagAndTheFix) {
       {{"help", "runn"}, "unknown verb 'runn'"},
       {{"--bogus"}, "unknown option '--bogus'"},
       {{"--", "true"}, "`heddle help`"},
+      {{"catalog"}, "catalog: action is missing"},
       {{"up", "--bogus"}, "up: unknown option '--bogus'; `heddle up --help`"},
       {{"up", "now"}, "up: 'now' is a word too many"},
       {{"up", "--simulate"}, "--simulate: the value is missing; `heddle up --help`"},

@@ -26,6 +26,7 @@ int uninstall(const UninstallArgs& args, const Context& context);
 int translate(const TranslateArgs& args);
 int allocate(const AllocateArgs& args);
 int evaluate_cel(const CelArgs& args);
+int show_catalog(const CatalogArgs& args);
 int version();
 int vendor_worker(const VendorWorkerArgs& args);
 
