@@ -1,5 +1,5 @@
 # Heddle's entry points. The work is in tools/*.sh; each script says what it does at its top.
-.PHONY: help setup build run test test-unit test-cluster test-conformance lint asan tsan fuzz soak bench clean
+.PHONY: help setup build run test test-unit test-cluster test-conformance lint asan tsan fuzz soak bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -60,6 +60,9 @@ bench: ## every benchmark, into build/bench/results.json
 
 bench-%: ## one benchmark, such as bench-e2e
 	@tools/bench.sh $*
+
+docs: ## the pages that are generated from catalog/
+	@tools/docs/vendors.py
 
 clean: ## remove build/
 	@rm -rf build
