@@ -108,20 +108,21 @@ class Run {
       inputs.push_back({.key = claim.meta.key(), .spec = &claim.spec, .memory_percent = {}});
     }
     auto prepared = must(allocator::prepare(inputs, fleet_.classes, fleet_.cache, options_));
+    allocator::Solver solver(prepared, policy_, options_);
     Placed placed;
     const size_t count = fleet_.nodes.size();
     size_t processed = 0;
     for (size_t fitting = 0; processed < count && fitting < shape_.wanted; ++processed) {
       const allocator::NodeView& node = *fleet_.nodes[(next_ + processed) % count];
-      const auto solution = must(allocator::solve(node, prepared, policy_, {}, {}, options_));
-      if (!solution) continue;
+      const allocator::Solution* solution = must(solver.solve(node));
+      if (solution == nullptr) continue;
       ++fitting;
-      std::vector<model::Allocation> allocations;
+      if (!placed.node.empty()) continue;
+      placed.node = node.node;
       for (size_t i = 0; i < prepared.size(); ++i) {
-        allocations.push_back(
+        placed.allocations.push_back(
             must(allocator::make_allocation(prepared[i], *solution, i, node.node, random_, options_)));
       }
-      if (placed.node.empty()) placed = {node.node, std::move(allocations)};
     }
     next_ = (next_ + processed) % count;
     return placed;

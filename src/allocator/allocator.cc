@@ -34,9 +34,21 @@ bool fits(const DeviceInfo& device, const Alternative& alternative, const Consum
   return true;
 }
 
+Solver::Solver(std::vector<PreparedClaim>& claims, const Policy& policy, const Options& options, const Limits& limits)
+    : search_(std::make_unique<Search>(claims, policy, limits, options)) {}
+Solver::~Solver() = default;
+Solver::Solver(Solver&&) noexcept = default;
+Solver& Solver::operator=(Solver&&) noexcept = default;
+
+Result<const Solution*> Solver::solve(const NodeView& node, const Assumption& assumption) {
+  return search_->run(node, assumption);
+}
+
 Result<std::optional<Solution>> solve(const NodeView& node, std::vector<PreparedClaim>& claims, const Policy& policy,
                                       const Assumption& assumption, const Limits& limits, const Options& options) {
-  return Search(node, claims, policy, assumption, limits, options).run();
+  Search search(claims, policy, limits, options);
+  HEDDLE_TRY(const Solution* solution, search.run(node, assumption));
+  return solution == nullptr ? std::optional<Solution>() : std::optional<Solution>(*solution);
 }
 
 }  // namespace heddle::allocator

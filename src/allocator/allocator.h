@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,8 @@ namespace heddle::allocator {
 class Policy {
  public:
   virtual ~Policy() = default;
+  // False when rank() is the same for all: then devices are looked at only until the request is served.
+  [[nodiscard]] virtual bool ranks() const { return true; }
   // Smaller is tried first; equal ones in the order of pools, slices and devices. used: what is taken of the device
   // already, by claims and by this search, as Shape::capacities; it may be empty for nothing.
   [[nodiscard]] virtual int64_t rank(const DeviceInfo& device, const Consumption& take,
@@ -31,6 +34,7 @@ class Policy {
 // The order of upstream.
 class FirstFit final : public Policy {
  public:
+  [[nodiscard]] bool ranks() const override { return false; }
   [[nodiscard]] int64_t rank(const DeviceInfo& device, const Consumption& take,
                              const std::vector<Amount>& used) const override;
 };
@@ -65,11 +69,30 @@ struct Limits {
   uint64_t steps = 200'000;  // candidate devices tried
 };
 
-// Nothing: the claims do not fit on this node. Errors: kExhausted when the steps ran out before there was an answer;
-// kUnavailable for mode All on a pool that is being updated or is invalid, or that has more devices than a claim can
-// hold; kInvalidArgument for what can fit nowhere by the way it is written (capacity not representable, a constraint
-// that keeps All from taking a device, with SelectorErrors::kAbort a selector that fails on a device).
-// options: those that the claims were prepared with.
+class Search;
+
+// The same claims asked of one node after the other, with memory that is used again: from the second node on, an answer
+// without a failed attempt allocates nothing. All that is passed is borrowed. One thread at a time.
+class Solver {
+ public:
+  // options: those that the claims were prepared with.
+  Solver(std::vector<PreparedClaim>& claims, const Policy& policy, const Options& options, const Limits& limits = {});
+  ~Solver();
+  Solver(Solver&&) noexcept;
+  Solver& operator=(Solver&&) noexcept;
+
+  // Null: the claims do not fit on this node; else what is good until the next call. Errors: kExhausted when the steps
+  // ran out before there was an answer; kUnavailable for mode All on a pool that is being updated or is invalid, or
+  // that has more devices than a claim can hold; kInvalidArgument for what can fit nowhere by the way it is written
+  // (capacity not representable, a constraint that keeps All from taking a device, with SelectorErrors::kAbort a
+  // selector that fails on a device).
+  Result<const Solution*> solve(const NodeView& node, const Assumption& assumption = {});
+
+ private:
+  std::unique_ptr<Search> search_;
+};
+
+// A Solver for one node. Nothing: the claims do not fit on it.
 Result<std::optional<Solution>> solve(const NodeView& node, std::vector<PreparedClaim>& claims, const Policy& policy,
                                       const Assumption& assumption, const Limits& limits, const Options& options = {});
 

@@ -44,7 +44,7 @@ class AllocatorTest : public testing::Test {
     shape.id = static_cast<uint32_t>(devices_.size());
     DeviceInfo info;
     info.index = static_cast<uint32_t>(devices_.size());
-    info.device = &published_.back();
+    info.publish(published_.back());
     info.pool = view_.pools.back().pool;
     info.scope = scope == nullptr ? &node_scope_ : scope;
     info.shape = std::make_shared<const Shape>(std::move(shape));

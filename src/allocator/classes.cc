@@ -27,7 +27,7 @@ std::string static_key(const DeviceInfo& device, const Occupancy& occupancy, con
   append(key, held.alone);
   for (const Amount& amount : held.used) append(key, amount);
   append(key, device.skip_node_operations);
-  if (device.device->consumes_counters.empty()) return key;
+  if (!device.uses_counters) return key;
   append(key, device.pool);
   append(key, device.counters.size());
   for (const CounterUse& use : device.counters) {
@@ -57,7 +57,7 @@ Result<Classes> Classes::make(const std::vector<Plan>& plans, const Occupancy& o
       append(key, !features.device_taints || plan.alternative->query->taints_allow(device));
       for (const uint32_t index : plan.alternative->constraints) {
         HEDDLE_TRY(const model::AttributeValue* value,
-                   constraints.lookup(*plan.alternative, device, plan.prepared->spec->constraints[index]));
+                   constraints.lookup(plan.claim, index, *plan.alternative, device));
         append(key, value == nullptr ? std::string() : value_text(*value));
       }
     }

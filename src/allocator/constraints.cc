@@ -41,8 +41,19 @@ std::string value_text(const model::AttributeValue& value) {
 Constraints::Constraints(const std::vector<PreparedClaim>& claims, const Features& features) : features_(features) {
   for (const PreparedClaim& claim : claims) {
     std::vector<State>& states = states_.emplace_back();
-    for (const model::DeviceConstraint& constraint : claim.spec->constraints) {
-      states.push_back({.constraint = &constraint, .values = {}, .sets = {}});
+    for (size_t i = 0; i < claim.spec->constraints.size(); ++i) {
+      State& state = states.emplace_back();
+      state.constraint = &claim.spec->constraints[i];
+      state.column = claim.columns[i].get();
+    }
+  }
+}
+
+void Constraints::begin() {
+  for (std::vector<State>& states : states_) {
+    for (State& state : states) {
+      state.values.clear();
+      state.sets.clear();
     }
   }
 }
@@ -88,13 +99,13 @@ void Constraints::push(State& state, const model::AttributeValue& value) const {
   state.sets.push_back(narrow ? common(state.sets.back(), set) : std::move(set));
 }
 
-Result<const model::AttributeValue*> Constraints::lookup(const Alternative& alternative, const DeviceInfo& device,
-                                                         const model::DeviceConstraint& constraint) {
-  const std::string& name = attribute_name(constraint);
+Result<const model::AttributeValue*> Constraints::lookup(size_t claim, uint32_t constraint,
+                                                         const Alternative& alternative, const DeviceInfo& device) {
+  const State& state = states_[claim][constraint];
+  if (alternative.spec->derived_attributes.empty()) return state.column->find(device);
+  const std::string& name = attribute_name(*state.constraint);
   const auto expression = alternative.spec->derived_attributes.find(name);
-  if (expression == alternative.spec->derived_attributes.end()) {
-    return model::find_attribute(*device.device, device.pool->driver, name);
-  }
+  if (expression == alternative.spec->derived_attributes.end()) return state.column->find(device);
   const auto key = std::pair(device.index, expression->second);
   auto known = derived_.find(key);
   if (known == derived_.end()) {
@@ -109,14 +120,15 @@ Result<const model::AttributeValue*> Constraints::lookup(const Alternative& alte
 }
 
 Result<bool> Constraints::add(size_t claim, const Alternative& alternative, const DeviceInfo& device) {
-  std::vector<const model::AttributeValue*> values;
+  if (alternative.constraints.empty()) return true;
+  found_.clear();
   for (const uint32_t index : alternative.constraints) {
     const State& state = states_[claim][index];
-    HEDDLE_TRY(const model::AttributeValue* value, lookup(alternative, device, *state.constraint));
+    HEDDLE_TRY(const model::AttributeValue* value, lookup(claim, index, alternative, device));
     if (value == nullptr || !admits(state, *value)) return false;
-    values.push_back(value);
+    found_.push_back(value);
   }
-  for (size_t i = 0; i < values.size(); ++i) push(states_[claim][alternative.constraints[i]], *values[i]);
+  for (size_t i = 0; i < found_.size(); ++i) push(states_[claim][alternative.constraints[i]], *found_[i]);
   return true;
 }
 

@@ -17,12 +17,15 @@ class Constraints {
  public:
   Constraints(const std::vector<PreparedClaim>& claims, const Features& features);
 
+  // Forgets the chosen devices.
+  void begin();
+
   // Whether the device may join the chosen ones; if so it has joined. Errors: those of derived attributes.
   Result<bool> add(size_t claim, const Alternative& alternative, const DeviceInfo& device);
   void remove(size_t claim, const Alternative& alternative);
   // Null: the device has no such attribute for this alternative.
-  Result<const model::AttributeValue*> lookup(const Alternative& alternative, const DeviceInfo& device,
-                                              const model::DeviceConstraint& constraint);
+  Result<const model::AttributeValue*> lookup(size_t claim, uint32_t constraint, const Alternative& alternative,
+                                              const DeviceInfo& device);
 
  private:
   // An attribute as the set of its values; a scalar is a set of one.
@@ -32,6 +35,7 @@ class Constraints {
   };
   struct State {
     const model::DeviceConstraint* constraint = nullptr;
+    AttributeColumn* column = nullptr;
     std::vector<const model::AttributeValue*> values;  // of the chosen devices
     std::vector<Set> sets;  // with list attributes: what they have in common so far, or (distinct) each one's
   };
@@ -42,6 +46,7 @@ class Constraints {
 
   const Features& features_;
   std::vector<std::vector<State>> states_;                                     // by claim and constraint
+  std::vector<const model::AttributeValue*> found_;                            // of one call of add()
   std::map<std::pair<uint32_t, std::string>, model::AttributeValue> derived_;  // by device index and expression
 };
 

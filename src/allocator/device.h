@@ -31,17 +31,29 @@ struct CounterUse {
   Amount amount = 0;
 };
 
+// What every search reads of each device comes first.
 struct DeviceInfo {
   uint32_t index = 0;  // dense, of this device until it is replaced
+  bool uses_counters = false;
+  bool has_binding_conditions = false;
+  bool has_taints = false;
+  Held held;
+  std::shared_ptr<const Shape> shape;
   const model::Device* device = nullptr;
   const PoolInfo* pool = nullptr;
   const model::NodeScope* scope = nullptr;  // its own with kPerDevice, else the slice's
-  std::shared_ptr<const Shape> shape;
   std::vector<CounterUse> counters;
   const std::vector<std::string>* skip_node_operations = nullptr;  // of the slice; null: none
   // The device as selectors see it, where the caller keeps it; else it is made for each evaluation.
   std::shared_ptr<const cel::DeviceView> selector_view;
-  Held held;
+
+  // Sets the device with what is read off it.
+  void publish(const model::Device& published) {
+    device = &published;
+    uses_counters = !published.consumes_counters.empty();
+    has_binding_conditions = !published.binding_conditions.empty();
+    has_taints = !published.taints.empty();
+  }
 };
 
 struct CounterInfo {

@@ -227,7 +227,7 @@ class PoolGatherer {
   Result<DeviceInfo> make_device(PoolInfo& pool, const ResourceSlice& slice, const model::Device& device) {
     DeviceInfo info;
     info.index = static_cast<uint32_t>(out_.devices_.size());
-    info.device = &device;
+    info.publish(device);
     info.pool = &pool;
     info.skip_node_operations = slice.skip_node_operations.empty() ? nullptr : &slice.skip_node_operations;
     info.selector_view = std::make_shared<const cel::DeviceView>(device, pool.driver);

@@ -5,11 +5,6 @@
 namespace heddle::allocator {
 namespace {
 
-const Held& nothing_held() {
-  static const Held nothing;
-  return nothing;
-}
-
 bool share(const std::vector<std::string>& a, const std::vector<std::string>& b) {
   return std::any_of(a.begin(), a.end(),
                      [&](const std::string& group) { return std::find(b.begin(), b.end(), group) != b.end(); });
@@ -34,9 +29,23 @@ void GroupsInUse::add(const std::vector<std::string>& other) {
   }
 }
 
-const Held& Occupancy::held(const DeviceInfo& device) const {
-  if (assumption_.all_free) return nothing_held();
-  for (const auto& [other, held] : assumption_.instead) {
+const Held Occupancy::kNothing;
+
+void Occupancy::begin(const Assumption& assumption) {
+  assumption_ = &assumption;
+  taken_.clear();
+  counters_.clear();
+}
+
+Occupancy Occupancy::emptied() const {
+  Occupancy empty(features_);
+  empty.begin(*assumption_);
+  return empty;
+}
+
+const Held& Occupancy::assumed(const DeviceInfo& device) const {
+  if (assumption_->all_free) return kNothing;
+  for (const auto& [other, held] : assumption_->instead) {
     if (other == &device) return held;
   }
   return device.held;
@@ -97,9 +106,9 @@ Occupancy::Counters& Occupancy::counters_of(const PoolInfo& pool) {
   }
   Counters made{.pool = &pool, .left = {}, .taken = std::vector<Amount>(pool.counters.size())};
   for (const CounterInfo& counter : pool.counters) {
-    made.left.push_back(counter.total - (assumption_.all_free ? 0 : counter.used));
+    made.left.push_back(counter.total - (assumption_->all_free ? 0 : counter.used));
   }
-  for (const auto& [other, assumed] : assumption_.instead) {
+  for (const auto& [other, assumed] : assumption_->instead) {
     const bool freed = other->pool == &pool && assumed.whole == 0 && assumed.shares == 0;
     if (!freed || (other->held.whole == 0 && other->held.shares == 0)) continue;
     for (const CounterUse& use : other->counters) made.left[use.counter] += use.amount;
@@ -116,7 +125,7 @@ const std::vector<Amount>& Occupancy::counters_left(const PoolInfo& pool) {
 bool Occupancy::groups_allow(const DeviceInfo& device) const {
   for (const model::CounterConsumption& consumption : device.device->consumes_counters) {
     const auto before = device.pool->groups.find(consumption.counter_set);
-    const bool known = before != device.pool->groups.end() && !assumption_.all_free;
+    const bool known = before != device.pool->groups.end() && !assumption_->all_free;
     GroupsInUse groups = known ? before->second : GroupsInUse{};
     for (const Taken& taken : taken_) {
       if (!taken.charged || taken.device->pool != device.pool) continue;
@@ -130,7 +139,7 @@ bool Occupancy::groups_allow(const DeviceInfo& device) const {
 }
 
 bool Occupancy::pool_allows(const DeviceInfo& device) {
-  if (device.device->consumes_counters.empty()) return true;
+  if (!device.uses_counters) return true;
   if (!features_.partitionable_devices) return false;
   if (charged_already(device)) return true;
   if (features_.compatibility_groups && !groups_allow(device)) return false;
@@ -142,7 +151,7 @@ bool Occupancy::pool_allows(const DeviceInfo& device) {
 }
 
 void Occupancy::take(const DeviceInfo& device, const Consumption& take, const Alternative& alternative, size_t claim) {
-  const bool charged = !device.device->consumes_counters.empty() && !charged_already(device);
+  const bool charged = device.uses_counters && !charged_already(device);
   if (charged) {
     Counters& counters = counters_of(*device.pool);
     for (const CounterUse& use : device.counters) counters.taken[use.counter] += use.amount;

@@ -23,11 +23,22 @@ class Occupancy {
     bool charged = false;  // its counters
   };
 
-  Occupancy(const Assumption& assumption, const Features& features) : assumption_(assumption), features_(features) {}
+  explicit Occupancy(const Features& features) : features_(features) {}
 
-  [[nodiscard]] const Held& held(const DeviceInfo& device) const;
+  // Starts again with nothing taken. The assumption must outlive what follows.
+  void begin(const Assumption& assumption);
+
+  [[nodiscard]] const Held& held(const DeviceInfo& device) const {
+    if (assumption_->instead.empty()) return assumption_->all_free ? kNothing : device.held;
+    return assumed(device);
+  }
   [[nodiscard]] bool shared(const DeviceInfo& device) const {
     return features_.consumable_capacity && device.shape->shared;
+  }
+  // Held by others, so that nothing can be taken of the device, whatever is asked.
+  [[nodiscard]] bool closed(const DeviceInfo& device) const {
+    const Held& before = held(device);
+    return before.whole > 0 || before.alone > 0 || (before.shares > 0 && !shared(device));
   }
   // Whether a request may have the device: not held or taken whole, with room for `take`. Admin access minds only what
   // the same claim has taken whole, and the room.
@@ -41,7 +52,7 @@ class Occupancy {
   void take(const DeviceInfo& device, const Consumption& take, const Alternative& alternative, size_t claim);
   void give_back();
   // The same with nothing taken.
-  [[nodiscard]] Occupancy emptied() const { return {assumption_, features_}; }
+  [[nodiscard]] Occupancy emptied() const;
 
   [[nodiscard]] const std::vector<Taken>& taken() const { return taken_; }
   // What is left of each counter of the pool, before this search took anything. May be negative.
@@ -54,12 +65,15 @@ class Occupancy {
     std::vector<Amount> taken;
     bool over = false;  // some counter has less than nothing left
   };
+  [[nodiscard]] const Held& assumed(const DeviceInfo& device) const;
   Counters& counters_of(const PoolInfo& pool);
   [[nodiscard]] bool charged_already(const DeviceInfo& device) const;
   [[nodiscard]] bool groups_allow(const DeviceInfo& device) const;
   [[nodiscard]] bool room_for(const DeviceInfo& device, const Consumption& take, const Held& held) const;
 
-  const Assumption& assumption_;
+  static const Held kNothing;
+
+  const Assumption* assumption_ = nullptr;
   const Features& features_;
   std::vector<Taken> taken_;
   std::vector<Counters> counters_;

@@ -8,36 +8,57 @@ Plans::Plans(std::vector<PreparedClaim>& claims) {
     for (size_t r = 0; r < claims[c].requests.size(); ++r) {
       first.push_back(plans_.size());
       for (Alternative& alternative : claims[c].requests[r].alternatives) {
-        plans_.push_back({.prepared = &claims[c],
-                          .alternative = &alternative,
-                          .claim = c,
-                          .request = r,
-                          .ordinal = plans_.size(),
-                          .candidates = {}});
+        Plan& plan = plans_.emplace_back();
+        plan.prepared = &claims[c];
+        plan.alternative = &alternative;
+        plan.claim = c;
+        plan.request = r;
+        plan.ordinal = plans_.size() - 1;
       }
     }
   }
 }
 
-void Plan::list(const NodeView& node, const Options& options) {
-  if (listed) return;
-  listed = true;
+void Plans::begin() {
+  for (Plan& plan : plans_) plan.begin();
+}
+
+void Plan::begin() {
+  listed = false;
   failing = !alternative->spec->derived_attributes.empty();  // to compare them may be an error
-  for (const PoolView& view : node.pools) {
-    if (view.pool->incomplete || !view.pool->invalid.empty()) continue;
-    for (const DeviceInfo* device : view.devices) {
-      if (!options.features.binding_conditions && !device->device->binding_conditions.empty()) continue;
-      const Query::Answer answer = alternative->query->answer(*device);
-      const bool error = answer == Query::Answer::kError && options.selector_errors == SelectorErrors::kAbort;
-      if (answer != Query::Answer::kYes && !error) continue;
-      const auto take = error ? Result<const Consumption*>(nullptr) : alternative->consumption(*device->shape);
-      if (error || !take) {
-        failing = true;
-        candidates.push_back({.device = device});
-      } else if ((*take)->possible) {
-        candidates.push_back({.device = device, .take = *take});
-      }
+  candidates.clear();
+  next_pool_ = 0;
+  next_device_ = 0;
+}
+
+bool Plan::reach(size_t index, const NodeView& node, const Occupancy& occupancy, const Options& options) {
+  const bool with_held = alternative->all || alternative->spec->admin_access;
+  while (candidates.size() <= index && next_pool_ < node.pools.size()) {
+    const PoolView& view = node.pools[next_pool_];
+    if (view.pool->incomplete || !view.pool->invalid.empty() || next_device_ == view.devices.size()) {
+      ++next_pool_;
+      next_device_ = 0;
+      continue;
     }
+    const DeviceInfo& device = *view.devices[next_device_++];
+    if (!with_held && occupancy.closed(device)) continue;
+    add(device, options);
+  }
+  listed = next_pool_ == node.pools.size();
+  return index < candidates.size();
+}
+
+void Plan::add(const DeviceInfo& device, const Options& options) {
+  if (!options.features.binding_conditions && device.has_binding_conditions) return;
+  const Query::Answer answer = alternative->query->answer(device);
+  const bool error = answer == Query::Answer::kError && options.selector_errors == SelectorErrors::kAbort;
+  if (answer != Query::Answer::kYes && !error) return;
+  const auto take = error ? Result<const Consumption*>(nullptr) : alternative->consumption(*device.shape);
+  if (error || !take) {
+    failing = true;
+    candidates.push_back({.device = &device});
+  } else if ((*take)->possible) {
+    candidates.push_back({.device = &device, .take = *take});
   }
 }
 

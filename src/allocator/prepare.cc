@@ -36,7 +36,10 @@ class Preparer {
     }
     for (size_t i = 0; i < input_.spec->constraints.size(); ++i) {
       const model::DeviceConstraint& constraint = input_.spec->constraints[i];
-      if (constraint.match_attribute.empty() != constraint.distinct_attribute.empty()) continue;
+      if (constraint.match_attribute.empty() != constraint.distinct_attribute.empty()) {
+        claim.columns.push_back(cache_.column(constraint.match_attribute + constraint.distinct_attribute));
+        continue;
+      }
       const bool none = constraint.match_attribute.empty();
       return fail(Code::kInvalidArgument,
                   "claim " + input_.key + ", constraint #" + std::to_string(i) +
@@ -187,17 +190,12 @@ std::string place_text(const std::string& claim_key, const Alternative& alternat
   return "claim " + claim_key + ", request " + alternative.name;
 }
 
-Result<const Consumption*> Alternative::consumption(const Shape& shape) {
+Result<const Consumption*> Alternative::compute(const Shape& shape) {
+  auto computed = consume(shape, spec->capacity, memory_percent, features);
+  if (!computed) return fail(computed.error().code, computed.error().message, "request " + result_name);
   if (shape.id >= by_shape_.size()) by_shape_.resize(shape.id + 1);
-  std::unique_ptr<Consumption>& known = by_shape_[shape.id];
-  if (!known) {
-    auto computed = consume(shape, spec->capacity, memory_percent, features);
-    if (!computed) {
-      return fail(computed.error().code, computed.error().message, "request " + result_name);
-    }
-    known = std::make_unique<Consumption>(*std::move(computed));
-  }
-  return known.get();
+  by_shape_[shape.id] = std::make_unique<Consumption>(*std::move(computed));
+  return by_shape_[shape.id].get();
 }
 
 Result<std::vector<PreparedClaim>> prepare(const std::vector<ClaimInput>& claims, const ClassMap& classes,

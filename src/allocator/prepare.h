@@ -50,9 +50,14 @@ struct Alternative {
   QueryCache* cache = nullptr;  // borrowed, evaluates derived attributes
 
   // What the request takes of devices of a shape; computed once a shape. Errors: as consume().
-  Result<const Consumption*> consumption(const Shape& shape);
+  Result<const Consumption*> consumption(const Shape& shape) {
+    if (shape.id < by_shape_.size() && by_shape_[shape.id]) return by_shape_[shape.id].get();
+    return compute(shape);
+  }
 
  private:
+  Result<const Consumption*> compute(const Shape& shape);
+
   std::vector<std::unique_ptr<Consumption>> by_shape_;
 };
 
@@ -65,6 +70,7 @@ struct PreparedClaim {
   std::string key;
   const model::ClaimSpec* spec = nullptr;
   std::vector<PreparedRequest> requests;
+  std::vector<std::shared_ptr<AttributeColumn>> columns = {};  // by constraint: the attribute that it compares
 };
 
 struct ClaimInput {

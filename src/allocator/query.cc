@@ -9,6 +9,7 @@ namespace {
 
 constexpr size_t kMaxQueries = 4096;
 constexpr size_t kMaxPrograms = 4096;
+constexpr size_t kMaxColumns = 256;
 
 void append_part(std::string& key, std::string_view part) {
   key += std::to_string(part.size());
@@ -74,7 +75,7 @@ bool Query::tolerated(const model::Taint& taint) const {
                      [&](const model::Toleration& toleration) { return model::tolerates(toleration, taint); });
 }
 
-bool Query::taints_allow(const DeviceInfo& device) {
+bool Query::known_taints_allow(const DeviceInfo& device) {
   Answer& answer = known(device).taints;
   if (answer == Answer::kUnknown) {
     const std::vector<model::Taint>& taints = device.device->taints;
@@ -97,9 +98,8 @@ Result<bool> Query::evaluate(const DeviceInfo& device, Failure& failure) const {
   });
 }
 
-Query::Answer Query::answer(const DeviceInfo& device) {
+Query::Answer Query::ask(const DeviceInfo& device) {
   Answer& answer = known(device).selected;
-  if (answer != Answer::kUnknown) return answer;
   Failure failure;
   const auto matched = evaluate(device, failure);
   answer = !matched ? Answer::kError : *matched ? Answer::kYes : Answer::kNo;
@@ -177,7 +177,21 @@ Result<model::AttributeValue> QueryCache::derive(const std::string& expression, 
   return with_view(device, [&](const cel::DeviceView& view) { return evaluator_->attribute(*compiled.program, view); });
 }
 
+const model::AttributeValue* AttributeColumn::look_up(const DeviceInfo& device) {
+  if (device.index >= known_.size()) known_.resize(device.index + 1, &unknown_);
+  known_[device.index] = model::find_attribute(*device.device, device.pool->driver, name_);
+  return known_[device.index];
+}
+
+std::shared_ptr<AttributeColumn> QueryCache::column(const std::string& name) {
+  const auto found = columns_.find(name);
+  if (found != columns_.end()) return found->second;
+  if (columns_.size() >= kMaxColumns) columns_.clear();
+  return columns_.emplace(name, std::make_shared<AttributeColumn>(name)).first->second;
+}
+
 void QueryCache::forget_device(uint32_t device_index) {
+  for (auto& [name, column] : columns_) column->forget(device_index);
   for (auto& [key, query] : queries_) query->forget(device_index);
 }
 

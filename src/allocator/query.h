@@ -45,9 +45,12 @@ class Query {
   enum class Answer : uint8_t { kUnknown, kNo, kYes, kError };
 
   // What the selectors say.
-  [[nodiscard]] Answer answer(const DeviceInfo& device);
+  [[nodiscard]] Answer answer(const DeviceInfo& device) {
+    const Answer known = device.index < known_.size() ? known_[device.index].selected : Answer::kUnknown;
+    return known == Answer::kUnknown ? ask(device) : known;
+  }
   [[nodiscard]] bool selects(const DeviceInfo& device) { return answer(device) == Answer::kYes; }
-  [[nodiscard]] bool taints_allow(const DeviceInfo& device);
+  [[nodiscard]] bool taints_allow(const DeviceInfo& device) { return !device.has_taints || known_taints_allow(device); }
   [[nodiscard]] bool matches(const DeviceInfo& device) { return selects(device) && taints_allow(device); }
   // Why answer() is kError: "class c: selector #0 on device d/p/n: CEL runtime error: ...", with `claim` in front for a
   // selector of the request.
@@ -68,6 +71,8 @@ class Query {
     Answer taints = Answer::kUnknown;  // kYes: they allow it
   };
   Result<bool> evaluate(const DeviceInfo& device, Failure& failure) const;
+  [[nodiscard]] Answer ask(const DeviceInfo& device);
+  [[nodiscard]] bool known_taints_allow(const DeviceInfo& device);
   [[nodiscard]] bool tolerated(const model::Taint& taint) const;
   Known& known(const DeviceInfo& device);
 
@@ -79,6 +84,28 @@ class Query {
   std::string trouble_;
 };
 
+// The attribute of one name by device: looked up once, remembered until the device is forgotten.
+class AttributeColumn {
+ public:
+  explicit AttributeColumn(std::string name) : name_(std::move(name)) {}
+
+  // Null: the device has no such attribute.
+  [[nodiscard]] const model::AttributeValue* find(const DeviceInfo& device) {
+    if (device.index < known_.size() && known_[device.index] != &unknown_) return known_[device.index];
+    return look_up(device);
+  }
+  void forget(uint32_t device_index) {
+    if (device_index < known_.size()) known_[device_index] = &unknown_;
+  }
+
+ private:
+  const model::AttributeValue* look_up(const DeviceInfo& device);
+
+  std::string name_;
+  model::AttributeValue unknown_;                    // its address marks what was not looked up yet
+  std::vector<const model::AttributeValue*> known_;  // by device index
+};
+
 struct Options;
 
 // Queries by what they ask, so that the pods of one Deployment share one. Bounded.
@@ -88,6 +115,7 @@ class QueryCache {
 
   std::shared_ptr<Query> get(const model::DeviceClass& device_class, const model::DeviceSubRequest& request,
                              const Options& options);
+  std::shared_ptr<AttributeColumn> column(const std::string& name);
   // The value of a derived attribute on a device. Errors: kInvalidArgument, in compilation or evaluation.
   Result<model::AttributeValue> derive(const std::string& expression, const DeviceInfo& device);
   void forget_device(uint32_t device_index);
@@ -101,6 +129,7 @@ class QueryCache {
   std::unordered_map<std::string, CompiledSelector> selectors_;
   std::unordered_map<std::string, CompiledSelector> derived_;
   std::unordered_map<std::string, std::shared_ptr<Query>> queries_;
+  std::unordered_map<std::string, std::shared_ptr<AttributeColumn>> columns_;
 };
 
 // "driver/pool/device"

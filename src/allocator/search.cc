@@ -8,6 +8,7 @@ namespace heddle::allocator {
 namespace {
 
 constexpr size_t kMaxDeadEnds = 200'000;
+constexpr uint64_t kEasySteps = 32;  // so much is tried before thinking
 constexpr const char* kOptionalOperations = "DRAOptionalNodeOperations";
 
 std::string pool_text(const PoolInfo& pool) {
@@ -16,14 +17,12 @@ std::string pool_text(const PoolInfo& pool) {
 
 }  // namespace
 
-Search::Search(const NodeView& node, std::vector<PreparedClaim>& claims, const Policy& policy,
-               const Assumption& assumption, const Limits& limits, const Options& options)
-    : node_(node),
-      claims_(claims),
+Search::Search(std::vector<PreparedClaim>& claims, const Policy& policy, const Limits& limits, const Options& options)
+    : claims_(claims),
       policy_(policy),
+      limits_(limits),
       options_(options),
-      steps_left_(limits.steps),
-      occupancy_(assumption, options.features),
+      occupancy_(options.features),
       constraints_(claims, options.features),
       plans_(claims) {
   solution_.claims.resize(claims.size());
@@ -31,15 +30,42 @@ Search::Search(const NodeView& node, std::vector<PreparedClaim>& claims, const P
   for (size_t i = 0; i < claims.size(); ++i) solution_.chosen[i].assign(claims[i].requests.size(), 0);
 }
 
-Result<std::optional<Solution>> Search::run() {
-  HEDDLE_CHECK_OK(check_all_requests());
-  HEDDLE_TRY(const Step step, claim(0));
-  if (step != Step::kDone) return std::optional<Solution>();
-  return std::optional<Solution>(std::move(solution_));
+void Search::begin(const NodeView& node, const Assumption& assumption) {
+  node_ = &node;
+  steps_left_ = limits_.steps;
+  occupancy_.begin(assumption);
+  constraints_.begin();
+  plans_.begin();
+  for (std::vector<Pick>& picks : solution_.claims) picks.clear();
+  solution_.rank = 0;
+  failed_before_ = false;
+  proven_no_ = false;
+  classes_.reset();
+  dead_ends_.clear();
 }
 
-// "All" means something only when the pools are settled and their devices can be judged; a claim that asks for too many
-// devices in every way is refused by name.
+Result<const Solution*> Search::run(const NodeView& node, const Assumption& assumption) {
+  begin(node, assumption);
+  HEDDLE_CHECK_OK(check_all_requests());
+  HEDDLE_TRY(const Step step, claim(0));
+  return step == Step::kDone ? &solution_ : nullptr;
+}
+
+// "All" means something only when the pools are settled and their devices can be judged.
+Result<size_t> Search::count_all(size_t claim_index, const Plan& plan) const {
+  for (const PoolView& view : node_->pools) {
+    if (!view.pool->incomplete && view.pool->invalid.empty()) continue;
+    return fail(Code::kUnavailable, place_text(claims_[claim_index].key, *plan.alternative) +
+                                        ": asks for all devices, but " + pool_text(*view.pool) + " is currently " +
+                                        (view.pool->incomplete ? "being updated" : "invalid"));
+  }
+  for (const Candidate& candidate : plan.candidates) {
+    if (candidate.take == nullptr) return tl::unexpected<Error>(plan.error_of(*candidate.device));
+  }
+  return plan.candidates.size();
+}
+
+// A claim that asks for too many devices in every way is refused by name.
 Result<void> Search::check_all_requests() {
   for (size_t c = 0; c < claims_.size(); ++c) {
     size_t least = 0;
@@ -47,22 +73,13 @@ Result<void> Search::check_all_requests() {
       const std::vector<Alternative>& alternatives = claims_[c].requests[r].alternatives;
       size_t smallest = SIZE_MAX;
       for (size_t a = 0; a < alternatives.size(); ++a) {
-        if (!alternatives[a].all) {
-          smallest = std::min(smallest, static_cast<size_t>(alternatives[a].count));
-          continue;
+        auto count = static_cast<size_t>(alternatives[a].count);
+        if (alternatives[a].all) {
+          Plan& plan = plans_.at(c, r, a);
+          plan.list(*node_, occupancy_, options_);
+          HEDDLE_TRY(count, count_all(c, plan));
         }
-        Plan& plan = plans_.at(c, r, a);
-        for (const PoolView& view : node_.pools) {
-          if (!view.pool->incomplete && view.pool->invalid.empty()) continue;
-          return fail(Code::kUnavailable, place_text(claims_[c].key, alternatives[a]) + ": asks for all devices, but " +
-                                              pool_text(*view.pool) + " is currently " +
-                                              (view.pool->incomplete ? "being updated" : "invalid"));
-        }
-        plan.list(node_, options_);
-        for (const Candidate& candidate : plan.candidates) {
-          if (candidate.take == nullptr) return tl::unexpected<Error>(plan.error_of(*candidate.device));
-        }
-        smallest = std::min(smallest, plan.candidates.size());
+        smallest = std::min(smallest, count);
       }
       if (smallest > kMaxResults - least) {
         return fail(Code::kUnavailable, "claim " + claims_[c].key + ", request " + claims_[c].requests[r].spec->name +
@@ -113,29 +130,46 @@ Result<Search::Step> Search::alternatives(size_t claim_index, size_t index) {
 }
 
 Result<Search::Step> Search::fill(Plan& plan) {
-  plan.list(node_, options_);
+  const size_t room = kMaxResults - solution_.claims[plan.claim].size();
   if (plan.alternative->all) {
     const size_t count = plan.candidates.size();
     if (count == 0) return Step::kNo;
-    if (count > kMaxResults - solution_.claims[plan.claim].size()) return Step::kTooMany;
-    return slot({&plan, &plan.candidates, count}, 0, 0);
+    if (count > room) return Step::kTooMany;
+    return slot({&plan, nullptr, count}, 0, 0);
   }
   const auto count = static_cast<size_t>(plan.alternative->count);
-  if (count > kMaxResults - solution_.claims[plan.claim].size()) return Step::kTooMany;
-  const std::vector<Candidate> candidates = available(plan);
-  return slot({&plan, &candidates, count}, 0, 0);
+  if (count > room) return Step::kTooMany;
+  if (!policy_.ranks()) return slot({&plan, nullptr, count}, 0, 0);
+  plan.list(*node_, occupancy_, options_);
+  const std::vector<Candidate> ranked = available(plan);
+  return slot({&plan, &ranked, count}, 0, 0);
+}
+
+// Whether there is a candidate of this index, and, as far as is known, `needed` from there on.
+bool Search::reach(const Slots& at, size_t index, size_t needed) {
+  if (at.ranked != nullptr) return index + needed <= at.ranked->size();
+  if (at.plan->listed) return index + needed <= at.plan->candidates.size();
+  return at.plan->reach(index, *node_, occupancy_, options_);
+}
+
+// Whether a search comes across the device at all: one that is in use is passed over before it is judged.
+bool Search::meets(const Plan& plan, const DeviceInfo& device) const {
+  static const Consumption kNothing;
+  return occupancy_.available(device, kNothing, plan.claim, plan.alternative->spec->admin_access);
 }
 
 std::vector<Candidate> Search::available(const Plan& plan) const {
   std::vector<Candidate> result;
   const bool admin = plan.alternative->spec->admin_access;
-  static const Consumption kNothing;
   for (const Candidate& candidate : plan.candidates) {
-    const bool error = candidate.take == nullptr;
-    const Consumption& take = error ? kNothing : *candidate.take;
-    if (!occupancy_.available(*candidate.device, take, plan.claim, admin)) continue;
+    const DeviceInfo& device = *candidate.device;
+    if (candidate.take == nullptr) {
+      if (meets(plan, device)) result.push_back(candidate);
+      continue;
+    }
+    if (!occupancy_.available(device, *candidate.take, plan.claim, admin)) continue;
     result.push_back(candidate);
-    if (!error) result.back().rank = policy_.rank(*candidate.device, take, occupancy_.used(*candidate.device));
+    result.back().rank = policy_.rank(device, *candidate.take, occupancy_.used(device));
   }
   std::stable_sort(result.begin(), result.end(),
                    [](const Candidate& a, const Candidate& b) { return a.rank < b.rank; });
@@ -146,17 +180,24 @@ std::vector<Candidate> Search::available(const Plan& plan) const {
 Result<Search::Step> Search::slot(const Slots& at, size_t filled, size_t start) {
   if (filled == at.count) return request(at.plan->claim, at.plan->request + 1);
   const bool all = at.plan->alternative->all;
-  const size_t needed = at.plan->failing ? 1 : at.count - filled;
+  const bool admin = at.plan->alternative->spec->admin_access;
   std::vector<uint32_t> failed;  // classes of devices that were free and did not help
-  for (size_t i = start; i + needed <= at.candidates->size(); ++i) {
-    const Candidate& candidate = (*at.candidates)[i];
+  for (size_t i = start; reach(at, i, at.plan->failing ? 1 : at.count - filled); ++i) {
+    const Candidate candidate = at.ranked != nullptr ? (*at.ranked)[i] : at.plan->candidates[i];
     const bool fresh = !occupancy_.is_taken(*candidate.device);
     if (classes_ && fresh && std::find(failed.begin(), failed.end(), classes_->of(*candidate.device)) != failed.end()) {
       continue;
     }
-    if (candidate.take == nullptr) return tl::unexpected<Error>(at.plan->error_of(*candidate.device));
+    if (candidate.take == nullptr) {
+      if (!meets(*at.plan, *candidate.device)) continue;
+      return tl::unexpected<Error>(at.plan->error_of(*candidate.device));
+    }
+    if (!occupancy_.available(*candidate.device, *candidate.take, at.plan->claim, admin)) {
+      if (all) return Step::kNo;
+      continue;
+    }
     if (steps_left_ == 0) {
-      return fail(Code::kExhausted, "the search for devices on node " + node_.node +
+      return fail(Code::kExhausted, "the search for devices on node " + node_->node +
                                         " was given up before an answer: neither yes nor no");
     }
     --steps_left_;
@@ -166,6 +207,7 @@ Result<Search::Step> Search::slot(const Slots& at, size_t filled, size_t start) 
       if (step == Step::kDone) return step;
       give_back(*at.plan, candidate);
       if (step == Step::kTooMany) return step;
+      on_failure();
       if (proven_no_) return Step::kNo;
     }
     if (all) return Step::kNo;
@@ -176,7 +218,7 @@ Result<Search::Step> Search::slot(const Slots& at, size_t filled, size_t start) 
 
 bool Search::node_allows(const DeviceInfo& device) const {
   if (device.skip_node_operations == nullptr || device.skip_node_operations->empty()) return true;
-  const auto& declared = node_.declared_features;
+  const auto& declared = node_->declared_features;
   return options_.features.optional_node_operations &&
          std::find(declared.begin(), declared.end(), kOptionalOperations) != declared.end();
 }
@@ -184,7 +226,6 @@ bool Search::node_allows(const DeviceInfo& device) const {
 Result<bool> Search::try_take(Plan& plan, const Candidate& candidate) {
   const Alternative& alternative = *plan.alternative;
   const DeviceInfo& device = *candidate.device;
-  if (!occupancy_.available(device, *candidate.take, plan.claim, alternative.spec->admin_access)) return false;
   if (!node_allows(device) || !occupancy_.pool_allows(device)) return false;
   if (options_.features.device_taints && !alternative.query->taints_allow(device)) return false;
   HEDDLE_TRY(const bool joined, constraints_.add(plan.claim, alternative, device));
@@ -206,14 +247,14 @@ void Search::give_back(const Plan& plan, const Candidate& candidate) {
   solution_.rank -= candidate.rank;
 }
 
-// The first time that something fails, all is prepared to fail fast. A selector or capacity that is an error on some
+// When it turns out to be hard, all is prepared to fail fast. A selector or capacity that is an error on some
 // device must be come across as upstream would, so then nothing is skipped.
 void Search::on_failure() {
-  if (failed_before_) return;
+  if (failed_before_ || limits_.steps - steps_left_ < kEasySteps) return;
   failed_before_ = true;
   bool failing = false;
   for (Plan& plan : plans_.all()) {
-    plan.list(node_, options_);
+    plan.list(*node_, occupancy_, options_);
     failing = failing || plan.failing;
   }
   if (failing) return;

@@ -1,6 +1,7 @@
 // The search of solve(): depth first over claims, requests, alternatives and device slots.
 //
-// The first dive costs nothing beyond the devices it looks at. When it fails, the search first tries to prove that
+// The first dive costs nothing beyond the devices it looks at, and with a policy that does not rank it looks at no more
+// than it takes. When it fails, the search first tries to prove that
 // there is no solution (bounds.h), then goes on with devices grouped into classes of equals (classes.h): of equal
 // devices one is tried, and a state that failed once is not entered again in any of its equal forms.
 #pragma once
@@ -21,10 +22,10 @@ namespace heddle::allocator {
 
 class Search {
  public:
-  Search(const NodeView& node, std::vector<PreparedClaim>& claims, const Policy& policy, const Assumption& assumption,
-         const Limits& limits, const Options& options);
+  Search(std::vector<PreparedClaim>& claims, const Policy& policy, const Limits& limits, const Options& options);
 
-  Result<std::optional<Solution>> run();
+  // Null: no. The solution is good until the next run.
+  Result<const Solution*> run(const NodeView& node, const Assumption& assumption);
 
  private:
   enum class Step : uint8_t {
@@ -35,11 +36,13 @@ class Search {
   // Where the search stands: the slots of an alternative of a request of a claim.
   struct Slots {
     Plan* plan = nullptr;
-    const std::vector<Candidate>* candidates = nullptr;
+    const std::vector<Candidate>* ranked = nullptr;  // null: the plan's, in their order, listed as they are needed
     size_t count = 0;
   };
 
+  void begin(const NodeView& node, const Assumption& assumption);
   Result<void> check_all_requests();
+  Result<size_t> count_all(size_t claim_index, const Plan& plan) const;
   Result<Step> claim(size_t index);
   Result<Step> request(size_t claim_index, size_t index);
   Result<Step> alternatives(size_t claim_index, size_t index);
@@ -47,16 +50,19 @@ class Search {
   Result<Step> slot(const Slots& at, size_t filled, size_t start);
   Result<bool> try_take(Plan& plan, const Candidate& candidate);
   void give_back(const Plan& plan, const Candidate& candidate);
+  bool reach(const Slots& at, size_t index, size_t needed);
+  [[nodiscard]] bool meets(const Plan& plan, const DeviceInfo& device) const;
   [[nodiscard]] std::vector<Candidate> available(const Plan& plan) const;
   [[nodiscard]] bool node_allows(const DeviceInfo& device) const;
   void on_failure();
   [[nodiscard]] std::string state_key(size_t claim_index, size_t index) const;
 
-  const NodeView& node_;
   std::vector<PreparedClaim>& claims_;
   const Policy& policy_;
+  const Limits limits_;
   const Options& options_;
-  uint64_t steps_left_;
+  const NodeView* node_ = nullptr;
+  uint64_t steps_left_ = 0;
   Occupancy occupancy_;
   Constraints constraints_;
   Plans plans_;

@@ -197,7 +197,7 @@ std::unique_ptr<DeviceInfo> Inventory::make_device(Pool& pool, const model::Reso
                                                    const model::Device& device) {
   auto info = std::make_unique<DeviceInfo>();
   info->index = take_index();
-  info->device = &device;
+  info->publish(device);
   info->pool = &pool.info;
   info->skip_node_operations = slice.skip_node_operations.empty() ? nullptr : &slice.skip_node_operations;
   info->scope = slice.scope.kind == NodeScope::Kind::kPerDevice ? &device.scope : &slice.scope;
