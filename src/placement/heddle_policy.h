@@ -1,0 +1,67 @@
+// The default policy. With s a node before and s' after a placement, k its kind:
+//
+//   cost = F(s') - F(s) + 8 * (H(s) - H(s')) + R(s) - R(s') + B(s) - B(s') + 2 * L_k^2 * (milli asked)
+//
+// F: fragmentation.h. H: the worth of the holes, holes.h. L: pressure.h, levels cut at 3.
+//
+// R, rooms: a room of q is q idle cards on one node. When pods that need at least q whole cards ask for a part D of all
+// that is asked for, and rooms of q hold a part C of all that is free, a room of q is worth q * 1000 * (D / C)^2 / 32,
+// D / C cut at 3. R is the sum over the q that the mix asks for. So big rooms are kept when they become rare, even
+// where pressure would push small pods into them. D / C is followed in steps of a quarter.
+//
+// B, balance: how much of the idle
+// cards can be used at the mix's ratio of CPU and memory to cards, a weighted harmonic mean
+//   B(s) = 1 / (0.7 / cards + 0.2 / max(1, cpu / kc) + 0.1 / max(1, memory / km)), 0 without idle cards
+// with kc = 0.7 * (CPU asked) / (card milli asked) in the mix, km the same with memory. So CPU costs most where idle
+// cards per idle CPU are many, and nothing where all cards are taken. Before anything is known of the mix F and H are 0
+// and kc, km are the fleet's own ratios.
+#pragma once
+
+#include <array>
+
+#include "placement/fragmentation.h"
+#include "placement/policy.h"
+#include "placement/pressure.h"
+
+namespace heddle::placement {
+
+class HeddlePolicy final : public Policy {
+ public:
+  // Units of value and cost in one card milli.
+  static constexpr int kScale = 256;
+
+  void learn(const Mix& mix, const FleetTotals& totals) override;
+  bool observe(const FleetTotals& totals) override;
+  [[nodiscard]] int64_t value(const StateView& state) override;
+  [[nodiscard]] Way cheapest(const StateView& state, int64_t value, const Request& request) override;
+  [[nodiscard]] Cost kind_cost(Kind kind, const Request& request) const override;
+
+  // B in cost units.
+  [[nodiscard]] int64_t balance(int64_t cpu_milli, int64_t memory_bytes, int64_t card_milli) const;
+
+ private:
+  [[nodiscard]] int64_t fragmentation(Fragmentation::Room room, const uint16_t* cards, int count, int64_t total) const;
+  // 8 * H + R in cost units.
+  [[nodiscard]] int64_t worth(const uint16_t* cards, int count) const;
+
+  Fragmentation fragmentation_;
+  double fragmentation_scale_ = 0;               // from weighted milli to cost units
+  std::array<int32_t, kWholeCard + 1> worth_{};  // 8 * h in cost units
+  double milli_per_cpu_ = 0;                     // 1 / kc
+  double milli_per_byte_ = 0;                    // 1 / km
+  std::vector<BoundDemand> bound_;
+  std::vector<double> kind_price_;  // 2 * L^2 in cost units per milli
+
+  struct RoomDemand {
+    int cards = 0;
+    double share = 0;  // of all milli asked, by pods that need this many whole cards or more
+    double level = 0;  // D / C as last followed
+  };
+  static std::vector<RoomDemand> room_demand(const Mix& mix);
+  // Follows the levels; true when one has changed.
+  bool follow_rooms(const FleetTotals& totals);
+  std::vector<RoomDemand> room_demand_;
+  std::array<int64_t, kMaxCards + 1> rooms_worth_{};  // R by the number of idle cards
+};
+
+}  // namespace heddle::placement

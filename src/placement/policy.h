@@ -1,0 +1,62 @@
+// Policies: what it costs to put a request on a node, as an integer so that ties are the same on every machine.
+//
+// A policy sees one node state and one request at a time, so that a caller can remember its answer until the mix
+// changes. It keeps no record of the fleet. Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "placement/mix.h"
+#include "placement/types.h"
+
+namespace heddle::placement {
+
+using Cost = int32_t;
+inline constexpr Cost kImpossible = std::numeric_limits<Cost>::max();
+
+// What is free in the whole fleet.
+struct FleetTotals {
+  int64_t cpu_milli = 0;
+  int64_t memory_bytes = 0;
+  int64_t card_milli = 0;
+  std::vector<int64_t> card_milli_of_kind;
+  std::array<int64_t, kMaxCards + 1> nodes_by_idle_cards{};  // how many nodes have that many idle whole cards
+  int64_t largest_cpu_milli = 0;                             // of one node
+  int64_t largest_card_milli = 0;
+};
+
+// The cheapest way to take a request's cards on a node. first: see ways.h; 0 for requests without cards.
+struct Way {
+  Cost cost = kImpossible;
+  int first = 0;
+};
+
+class Policy {
+ public:
+  virtual ~Policy() = default;
+  // A new estimate of the mix: every value and cost known so far is void. totals: of the moment.
+  virtual void learn(const Mix& mix, const FleetTotals& totals) = 0;
+  // What the fleet has left now. Changes kind_cost(). True: values and costs have changed too, what is known is void.
+  virtual bool observe(const FleetTotals& totals) = 0;
+  // A number that cheapest() wants for the state; the same until they are void.
+  [[nodiscard]] virtual int64_t value(const StateView& state) = 0;
+  // The cheapest of the ways in which a request that fits can be put on a node. value: of this state.
+  [[nodiscard]] virtual Way cheapest(const StateView& state, int64_t value, const Request& request) = 0;
+  // To be added to the cost on nodes of this kind.
+  [[nodiscard]] virtual Cost kind_cost(Kind kind, const Request& request) const = 0;
+};
+
+enum class PolicyName {
+  kHeddle,   // fragmentation, holes, rooms, balance and pressure: heddle_policy.h
+  kFgd,      // fragmentation gradient descent as its authors' simulator scores it
+  kBestFit,  // least free CPU and cards afterwards, on the tightest card
+  kRandom,   // any node and any cards that fit
+};
+
+std::unique_ptr<Policy> make_policy(PolicyName name);
+
+}  // namespace heddle::placement
