@@ -80,13 +80,13 @@ class AgentTest : public ::testing::Test {
                                         "--pod-uid=" + instance,
                                         "--kubeconfig=" + dir_ + "/kubeconfig",
                                         "--driver-root=" + dir_ + "/driver",
-                                        "--nvml=" + environment("HEDDLE_TEST_DIR") + "/fake_nvml.so",
                                         "--cdi-root=" + dir_ + "/cdi",
                                         "--kubelet-root=" + dir_ + "/kubelet",
                                         "--state-dir=" + dir_ + "/state",
                                         "--guard-library=" + dir_ + "/guard.so",
                                         "--metrics-port=0",
                                         "--supervise-interval=0.2"};
+    if (!nvml_.empty()) command.push_back("--nvml=" + nvml_);
     command.insert(command.end(), more.begin(), more.end());
     pid_ = spawn(command);
     instance_ = instance;
@@ -213,6 +213,7 @@ class AgentTest : public ::testing::Test {
 
   FakeApi api_;
   std::string dir_;
+  std::string nvml_ = environment("HEDDLE_TEST_DIR") + "/fake_nvml.so";  // empty: searched below the driver's root
   std::string instance_;
   pid_t pid_ = -1;
 };
@@ -232,6 +233,33 @@ TEST_F(AgentTest, PublishesOnceAndAgainAfterAWipe) {
   EXPECT_EQ(taints(1)[1], "heddle.dev/unhealthy");
   EXPECT_EQ(taints(0), std::vector<std::string>{"heddle.dev/managed"});
   EXPECT_EQ(api_.slice_writes(), 3);
+}
+
+TEST_F(AgentTest, OffersWhatAForeignLibraryCanDescribeAndNamesTheRest) {
+  nvml_.clear();
+  const auto library = read_file(environment("HEDDLE_TEST_DIR") + "/foreign_sparse_nvml.so", size_t{64} << 20);
+  ASSERT_TRUE(library);
+  ASSERT_TRUE(write_file_atomic(dir_ + "/driver/usr/lib64/libnvidia-ml.so.1", *library, 0644));
+  start();
+  ASSERT_TRUE(eventually([&] { return api_.list(kSlices).size() == 1; }));
+  const json devices = api_.list(kSlices).begin()->second.at("spec").at("devices");
+  ASSERT_EQ(devices.size(), 2U);
+  EXPECT_EQ(devices[0].at("name"), "gpu-0");
+  EXPECT_EQ(devices[0].at("capacity").at("memory").at("value"), "3Ti");
+  EXPECT_EQ(devices[0].at("attributes").at("resource.kubernetes.io/pciBusID").at("string"), "10001:3b:00.0");
+  EXPECT_EQ(devices[0].at("attributes").at("driverVersion").at("string"), "999.99.99-0ubuntu0~experimental");
+  EXPECT_LE(devices[0].at("attributes").at("model").at("string").get<std::string>().size(), 64U);
+  EXPECT_EQ(devices[1].at("name"), "gpu-5");
+  EXPECT_EQ(devices[1].at("capacity").at("memory").at("value"), "24575Mi");
+  std::string log;
+  EXPECT_TRUE(eventually([&] {
+    log = read_file(dir_ + "/log").value_or("");
+    return log.find("another card has its minor number") != std::string::npos;
+  })) << log;
+  for (const char* part : {"Insufficient Permissions", "card 2: no uuid", "has no minor number", "has no memory size",
+                           "its partitions (MIG) are on"}) {
+    EXPECT_NE(log.find(part), std::string::npos) << part;
+  }
 }
 
 TEST_F(AgentTest, PublishesAgainWhatIsWipedBeforeTheAnswerToItsWriteCame) {

@@ -255,6 +255,7 @@ class Agent {
     int64_t next_accounts = 0;
     while (!stopping()) {
       source_.refresh();
+      tell_discovery();
       if (sees_all && clock_.monotonic_nanos() >= next_accounts) {
         free_dead_processes(accounts(), options_.proc, log_);
         next_accounts = clock_.monotonic_nanos() + kAccountInterval.nanos;
@@ -271,6 +272,23 @@ class Agent {
           soon || !looked_ ? std::min(kConfirm, options_.supervise_interval) : options_.supervise_interval;
       wake_.wait_for(lock, std::chrono::nanoseconds(pause.nanos), [this] { return stopping_; });
     }
+  }
+
+  // What was found, and what of it cannot be offered: once, and again when it changes. Of the supervising thread.
+  void tell_discovery() {
+    const vendors::Inventory inventory = source_.snapshot().inventory;
+    std::vector<std::string> lines = not_offered(inventory);
+    const bool usable = inventory.state == vendors::LibraryState::kOk;
+    if (!usable) lines.insert(lines.begin(), inventory.detail);
+    const auto now = std::pair(inventory.cards.size(), lines);
+    if (discovery_told_ == now) return;
+    log_.info("discovered",
+              {{"vendor", "nvidia"}, {"library", inventory.library_path}, {"cards", inventory.cards.size()}});
+    if (!usable) log_.warning("the driver's library cannot be used", {{"vendor", "nvidia"}, {"why", inventory.detail}});
+    for (size_t i = usable ? 0 : 1; i < lines.size(); ++i) {
+      log_.warning("a card is not offered", {{"vendor", "nvidia"}, {"why", lines[i]}});
+    }
+    discovery_told_ = now;
   }
 
   std::vector<ClaimAccount> accounts() const {
@@ -417,6 +435,7 @@ class Agent {
   const Logger& log_;
   vendors::Worker worker_;
   vendors::CardSource source_;
+  std::optional<std::pair<size_t, std::vector<std::string>>> discovery_told_;
   EventWriter events_;
   HealthBoard health_;
   std::unique_ptr<Preparer> preparer_;

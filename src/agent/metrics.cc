@@ -6,6 +6,8 @@
 #include <iterator>
 #include <utility>
 
+#include "agent/slices.h"
+
 namespace heddle::agent {
 namespace {
 
@@ -126,6 +128,8 @@ std::string metrics_text(const MetricsInput& input) {
   text.family("heddle_agent_vendor_worker_starts_total", "counter",
               "Starts of the process that calls the vendor's library.");
   text.sample({{"vendor", "nvidia"}}, input.worker_starts);
+  text.family("heddle_agent_cards_not_offered", "gauge", "Cards that the driver counts and this node does not offer.");
+  text.sample({{"vendor", "nvidia"}}, not_offered(input.cards.inventory).size());
   write_cards(text, input.cards);
   write_claims(text, input.claims);
   write_charges(text, input);

@@ -22,20 +22,30 @@ bool is_number(std::string_view text) {
          (text.size() == 1 || text.front() != '0');
 }
 
+// The first bytes of a text that an attribute can hold, without the half of a character.
+std::string cut(const std::string& text) {
+  size_t end = std::min(text.size(), kMaxString);
+  const auto inside = [&](size_t at) {
+    return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
+  };
+  while (end > 0 && inside(end)) --end;
+  return text.substr(0, end);
+}
+
 // "570.86.15" is a semantic version and can be compared in selectors; "550.54.09" is not, and stays text.
 model::AttributeValue version_or_text(const std::string& text) {
   size_t parts = 0;
   std::string_view rest = text;
   while (true) {
     const size_t dot = rest.find('.');
-    if (!is_number(rest.substr(0, dot))) return text.substr(0, kMaxString);
+    if (!is_number(rest.substr(0, dot))) return cut(text);
     ++parts;
     if (dot == std::string_view::npos) break;
     rest.remove_prefix(dot + 1);
   }
   if (parts == 2) return model::Version{text + ".0"};
   if (parts == 3) return model::Version{text};
-  return text.substr(0, kMaxString);
+  return cut(text);
 }
 
 // A taint's value obeys the rules of a label value.
@@ -61,6 +71,15 @@ model::Capacity capacity(const Quantity& value, const Quantity& min, const Quant
   policy.default_value = value;  // who names nothing takes the whole card
   policy.valid_range = model::RequestPolicy::Range{min, value, step};
   return {value, std::move(policy)};
+}
+
+// Why the card cannot be offered; empty: it can. names: of the cards before it, which gets its own.
+std::string obstacle(const vendors::Card& card, std::set<std::string>& names) {
+  if (card.partitioned)
+    return "its partitions (MIG) are on, and those are not offered yet; nvidia-smi -mig 0 ends that";
+  if (grantable_memory(card) < 2 * kMiB) return fmt::format("{} bytes of memory cannot be shared", card.memory_bytes);
+  if (!names.insert(device_name(card)).second) return "another card has its minor number";
+  return {};
 }
 
 // Without the times that the API server adds.
@@ -116,7 +135,7 @@ model::Device make_device(const vendors::Card& card, const std::optional<std::st
   device.name = device_name(card);
   auto& attributes = device.attributes;
   const auto text = [&](const char* name, const std::string& value) {
-    if (!value.empty()) attributes[name] = value.substr(0, kMaxString);
+    if (!value.empty()) attributes[name] = cut(value);
   };
   text("vendor", card.vendor);
   text("kind", card.kind);
@@ -143,13 +162,23 @@ model::Device make_device(const vendors::Card& card, const std::optional<std::st
   return device;
 }
 
+std::vector<std::string> not_offered(const vendors::Inventory& inventory) {
+  std::vector<std::string> lines = inventory.skipped;
+  std::set<std::string> names;
+  for (const vendors::Card& card : inventory.cards) {
+    if (const std::string why = obstacle(card, names); !why.empty()) {
+      lines.push_back(fmt::format("card {}: {}: {}", card.index, card.uuid, why));
+    }
+  }
+  return lines;
+}
+
 std::vector<model::ResourceSlice> desired_slices(const NodeIdentity& node, const std::vector<vendors::Card>& cards,
                                                  const std::map<std::string, std::string>& foreign) {
   std::vector<model::ResourceSlice> slices;
   std::set<std::string> names;
   for (const vendors::Card& card : cards) {
-    // A card of one MiB or less cannot be shared, and one with a twin of the same minor cannot be told apart.
-    if (card.partitioned || grantable_memory(card) < 2 * kMiB || !names.insert(device_name(card)).second) continue;
+    if (!obstacle(card, names).empty()) continue;
     if (slices.empty() || slices.back().devices.size() == kDevicesPerSlice) {
       model::ResourceSlice& slice = slices.emplace_back();
       slice.meta.name = fmt::format("{}-heddle-{}-{}", node.name, card.vendor, slices.size() - 1);

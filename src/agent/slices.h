@@ -27,9 +27,12 @@ int64_t grantable_memory(const vendors::Card& card);
 
 model::Device make_device(const vendors::Card& card, const std::optional<std::string>& foreign_owner);
 
+// What the driver counts and this node does not offer, one line each with the reason. For logs and metrics.
+std::vector<std::string> not_offered(const vendors::Inventory& inventory);
+
 // The slices of one vendor's cards, in the order of their names, at most 64 devices each; generation and
-// resourceVersion are left to plan_slices(). Cards that are partitioned are not offered. foreign: uuid -> who else
-// serves the card.
+// resourceVersion are left to plan_slices(). Without the cards of not_offered(). foreign: uuid -> who else serves the
+// card.
 std::vector<model::ResourceSlice> desired_slices(const NodeIdentity& node, const std::vector<vendors::Card>& cards,
                                                  const std::map<std::string, std::string>& foreign);
 

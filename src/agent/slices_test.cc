@@ -76,6 +76,31 @@ TEST(MakeDevice, AVersionThatIsNotSemanticStaysText) {
   EXPECT_EQ(std::get<std::string>(make_device(old, std::nullopt).attributes.at("driverVersion")), "550.54.09");
 }
 
+TEST(MakeDevice, ALongNameIsCutBetweenCharacters) {
+  vendors::Card named = card(0);
+  named.model = std::string(63, 'x') + "\xc3\xa9";  // its last character would cross the limit of 64 bytes
+  EXPECT_EQ(std::get<std::string>(make_device(named, std::nullopt).attributes.at("model")), std::string(63, 'x'));
+  named.model = std::string(62, 'x') + "\xc3\xa9y";
+  EXPECT_EQ(std::get<std::string>(make_device(named, std::nullopt).attributes.at("model")),
+            std::string(62, 'x') + "\xc3\xa9");
+}
+
+TEST(NotOffered, NamesEachCardAndWhy) {
+  vendors::Inventory inventory{vendors::LibraryState::kOk, "", "", cards(5), {"card 9: no uuid"}};
+  inventory.cards[1].partitioned = true;
+  inventory.cards[2].memory_bytes = 1 << 20;
+  inventory.cards[3].minor = 0;
+  const std::vector<std::string> lines = not_offered(inventory);
+  ASSERT_EQ(lines.size(), 4U);
+  EXPECT_EQ(lines[0], "card 9: no uuid");
+  EXPECT_NE(lines[1].find("card 1: GPU-1: its partitions (MIG) are on"), std::string::npos) << lines[1];
+  EXPECT_EQ(lines[2], "card 2: GPU-2: 1048576 bytes of memory cannot be shared");
+  EXPECT_EQ(lines[3], "card 3: GPU-3: another card has its minor number");
+  const auto slices = desired_slices(kNode, inventory.cards, {});
+  ASSERT_EQ(slices.size(), 1U);
+  EXPECT_EQ(slices[0].devices.size(), 2U);
+}
+
 TEST(MakeDevice, TaintsOfForeignAndUnhealthyCards) {
   vendors::Card sick = card(0);
   sick.healthy = false;

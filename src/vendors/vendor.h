@@ -63,6 +63,7 @@ struct Inventory {
   std::string detail;        // why the state is not kOk
   std::string library_path;  // empty when missing
   std::vector<Card> cards;
+  std::vector<std::string> skipped = {};  // what the driver counts and cannot describe: which, and why
 };
 
 // Something that the driver reported once; it will not report it again, so the receiver has to remember it.

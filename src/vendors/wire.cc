@@ -98,7 +98,8 @@ std::string inventory_json(const Inventory& inventory) {
   return dump({{"state", static_cast<int>(inventory.state)},
                {"detail", inventory.detail},
                {"libraryPath", inventory.library_path},
-               {"cards", std::move(cards)}});
+               {"cards", std::move(cards)},
+               {"skipped", inventory.skipped}});
 }
 
 std::string status_json(const StatusReport& report) {
@@ -122,6 +123,8 @@ Result<Inventory> parse_inventory(std::string_view text) {
     in.at("detail").get_to(inventory.detail);
     in.at("libraryPath").get_to(inventory.library_path);
     for (const json& card : in.at("cards")) inventory.cards.push_back(card_of(card));
+    // Not in what an agent of 0.1 kept.
+    if (const auto skipped = in.find("skipped"); skipped != in.end()) skipped->get_to(inventory.skipped);
     return inventory;
   } catch (const json::exception& error) {
     return fail(Code::kInvalidArgument, std::string("not an inventory: ") + error.what());

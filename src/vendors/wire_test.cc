@@ -26,11 +26,13 @@ TEST(Wire, KeepsEveryFieldOfACard) {
   card.healthy = false;
   card.health_message = "XID 79";
   in.cards.push_back(card);
+  in.skipped = {"card 1: no memory size"};
   const auto out = parse_inventory(inventory_json(in));
   ASSERT_TRUE(out) << out.error().text();
   EXPECT_EQ(inventory_json(*out), inventory_json(in));
   EXPECT_EQ(out->cards[0].memory_bytes, card.memory_bytes);
   EXPECT_EQ(out->cards[0].health_message, "XID 79");
+  EXPECT_EQ(out->skipped, in.skipped);
 }
 
 TEST(Wire, ANameThatIsNotUtf8DoesNotThrow) {

@@ -80,6 +80,7 @@ struct Probe::Impl {
     std::string uuid;
     nvmlDevice_t device = nullptr;
     int64_t memory_bytes = 0;
+    unsigned number = 0;  // of the driver
   };
 
   ProbeOptions options;
@@ -88,6 +89,7 @@ struct Probe::Impl {
   std::string path;
   std::unique_ptr<NvmlLibrary> library;
   std::vector<Handle> handles;
+  std::vector<std::string> skipped;
   nvmlEventSet_t events = nullptr;
   std::map<std::string, uint64_t> ecc_errors;  // uuid -> as last seen
   bool lost = false;                           // some card was: the library finds it again only after a new start
@@ -97,6 +99,7 @@ struct Probe::Impl {
   void ensure_open();
   void enumerate();
   void register_events();
+  void skip(unsigned number, const std::string& why) { skipped.push_back(fmt::format("card {}: {}", number, why)); }
   Result<Card> describe(const Handle& handle, int64_t index) const;
   [[nodiscard]] int64_t total_memory(nvmlDevice_t device) const;
   [[nodiscard]] Verdict verdict(nvmlDevice_t device) const;
@@ -139,6 +142,7 @@ void Probe::Impl::ensure_open() {
 
 void Probe::Impl::enumerate() {
   handles.clear();
+  skipped.clear();
   unsigned count = 0;
   const nvmlReturn_t code = api().count(&count);
   if (code != NVML_SUCCESS) {
@@ -153,11 +157,22 @@ void Probe::Impl::enumerate() {
   }
   for (unsigned index = 0; index < count; ++index) {
     nvmlDevice_t device = nullptr;
-    if (api().handle_by_index(index, &device) != NVML_SUCCESS) continue;  // lost, or not for this container
+    // Lost, or not for this container.
+    if (const nvmlReturn_t got = api().handle_by_index(index, &device); got != NVML_SUCCESS) {
+      skip(index, "nvmlDeviceGetHandleByIndex: " + library->error_text(got));
+      continue;
+    }
     std::string uuid = text_of(api().uuid, device);
+    if (uuid.empty()) {
+      skip(index, "no uuid");
+      continue;
+    }
     // Two cards of one name cannot be told apart by anything that looks for it later.
-    if (uuid.empty() || std::ranges::find(handles, uuid, &Handle::uuid) != handles.end()) continue;
-    handles.push_back({std::move(uuid), device, total_memory(device)});
+    if (std::ranges::find(handles, uuid, &Handle::uuid) != handles.end()) {
+      skip(index, uuid + " is the uuid of another card");
+      continue;
+    }
+    handles.push_back({std::move(uuid), device, total_memory(device), index});
   }
 }
 
@@ -189,11 +204,11 @@ Result<Card> Probe::Impl::describe(const Handle& handle, int64_t index) const {
   card.model = text_of(api().name, handle.device);
   unsigned minor_number = 0;
   if (api().minor_number(handle.device, &minor_number) != NVML_SUCCESS) {
-    return fail(Code::kUnavailable, "no minor number of " + handle.uuid);
+    return fail(Code::kUnavailable, handle.uuid + " has no minor number");
   }
   card.minor = minor_number;
   card.memory_bytes = handle.memory_bytes;
-  if (card.memory_bytes <= 0) return fail(Code::kUnavailable, "no memory size of " + handle.uuid);
+  if (card.memory_bytes <= 0) return fail(Code::kUnavailable, handle.uuid + " has no memory size");
   nvmlDeviceArchitecture_t architecture = 0;
   if (call(api().architecture, handle.device, &architecture) == NVML_SUCCESS) {
     card.architecture = architecture_name(architecture);
@@ -330,11 +345,15 @@ Inventory Probe::discover() {
   (void)call(impl_->api().cuda_version, &cuda);
   for (size_t i = 0; i < impl_->handles.size(); ++i) {
     Result<Card> card = impl_->describe(impl_->handles[i], static_cast<int64_t>(i));
-    if (!card) continue;  // it cannot be named or sized: the parent keeps what it knew of it, as unhealthy
+    if (!card) {  // it cannot be named or sized: the parent keeps what it knew of it, as unhealthy
+      impl_->skip(impl_->handles[i].number, card.error().message);
+      continue;
+    }
     card->driver_version = driver.data();
     card->runtime_version = cuda_version_text(cuda);
     result.cards.push_back(*std::move(card));
   }
+  result.skipped = impl_->skipped;
   return result;
 }
 
