@@ -127,6 +127,45 @@ std::vector<std::string> check_config(const model::OpaqueConfig& config, const s
   return {};
 }
 
+// The requests of the claim that a configuration speaks of: "request", or "request/alternative".
+bool speaks_of(const model::OpaqueConfig& config, const std::string& request, const std::string& alternative) {
+  const std::string full = request + "/" + alternative;
+  return config.requests.empty() ||
+         std::any_of(config.requests.begin(), config.requests.end(),
+                     [&](const std::string& name) { return name == request || name == full; });
+}
+
+// A share is named once: in bytes by the request, or in percent by one ShareConfig.
+std::vector<std::string> check_share(const model::ClaimSpec& spec, const model::DeviceSubRequest& sub,
+                                     const std::string& request, const std::string& path) {
+  std::vector<std::string> out;
+  std::optional<size_t> first;
+  std::optional<int64_t> percent;
+  for (size_t i = 0; i < spec.config.size(); ++i) {
+    const model::OpaqueConfig& config = spec.config[i];
+    if (config.driver != dialects::kDriver || !speaks_of(config, request, sub.name)) continue;
+    const auto share = codec::parse_share_config(config.parameters_json);
+    if (!share || !*share || !(*share)->memory_percent) continue;  // check_config() speaks of these
+    if (percent && *percent != *(*share)->memory_percent) {
+      out.push_back(
+          fmt::format("spec.devices.config[{}]: gives memoryPercent {} for request {}, config[{}] gives {}; "
+                      "leave one out, or name its requests",
+                      i, *(*share)->memory_percent, request, *first, *percent));
+      continue;
+    }
+    if (!percent) first = i;
+    percent = (*share)->memory_percent;
+  }
+  const auto memory = sub.capacity.find(std::string(dialects::kMemoryCapacity));
+  if (percent && memory != sub.capacity.end()) {
+    out.push_back(
+        fmt::format("{}.capacity.requests[memory]: asks for {}, and spec.devices.config[{}] gives "
+                    "memoryPercent {} for the same request; leave one out",
+                    path, memory->second.to_string(), *first, *percent));
+  }
+  return out;
+}
+
 std::map<std::string, std::string> annotations_of(const Json& object) {
   std::map<std::string, std::string> out;
   const Json annotations = member(member(object, "metadata"), "annotations");
@@ -193,6 +232,14 @@ AdmissionAnswer validate_pod(const Review& review, const AdmissionContext& conte
   return lines.empty() ? allow(review) : refuse(review, lines);
 }
 
+AdmissionAnswer validate_class(const Review& review) {
+  if (review.operation != "CREATE" && review.operation != "UPDATE") return allow(review);
+  const auto parsed = codec::parse_class(review.object.dump());
+  if (!parsed) return allow(review);  // the API server's own validation says it better
+  const std::vector<std::string> lines = check_class(*parsed);
+  return lines.empty() ? allow(review) : refuse(review, lines);
+}
+
 AdmissionAnswer validate_claim(const Review& review, const Json& spec) {
   if (review.operation != "CREATE") return allow(review);
   const auto parsed = codec::parse_claim_spec(spec.dump());
@@ -210,14 +257,19 @@ std::vector<std::string> check_claim(const model::ClaimSpec& spec) {
   for (size_t i = 0; i < spec.requests.size(); ++i) {
     const model::DeviceRequest& request = spec.requests[i];
     const std::string path = fmt::format("spec.devices.requests[{}]", i);
-    if (request.exactly && is_our_class(request.exactly->device_class)) {
-      ours = true;
-      add(check_subrequest(*request.exactly, path + ".exactly"));
+    if (request.exactly) {
+      add(check_share(spec, *request.exactly, request.name, path + ".exactly"));
+      if (is_our_class(request.exactly->device_class)) {
+        ours = true;
+        add(check_subrequest(*request.exactly, path + ".exactly"));
+      }
     }
     for (size_t j = 0; j < request.first_available.size(); ++j) {
+      const std::string alternative = fmt::format("{}.firstAvailable[{}]", path, j);
+      add(check_share(spec, request.first_available[j], request.name, alternative));
       if (!is_our_class(request.first_available[j].device_class)) continue;
       ours = true;
-      add(check_subrequest(request.first_available[j], fmt::format("{}.firstAvailable[{}]", path, j)));
+      add(check_subrequest(request.first_available[j], alternative));
     }
   }
   ours = ours || std::any_of(spec.config.begin(), spec.config.end(),
@@ -225,6 +277,27 @@ std::vector<std::string> check_claim(const model::ClaimSpec& spec) {
   if (!ours) return {};
   for (size_t i = 0; i < spec.config.size(); ++i)
     add(check_config(spec.config[i], fmt::format("spec.devices.config[{}]", i)));
+  return out;
+}
+
+std::vector<std::string> check_class(const model::DeviceClass& device_class) {
+  std::vector<std::string> out;
+  const auto about_us = [](const std::string& selector) {
+    return selector.find(dialects::kDriver) != std::string::npos;
+  };
+  if (std::any_of(device_class.selectors.begin(), device_class.selectors.end(), about_us)) {
+    for (size_t i = 0; i < device_class.selectors.size(); ++i) {
+      const auto compiled = engine::check_selector(device_class.selectors[i]);
+      if (!compiled) out.push_back(fmt::format("spec.selectors[{}]: {}", i, compiled.error().message));
+    }
+  }
+  for (size_t i = 0; i < device_class.config.size(); ++i) {
+    if (device_class.config[i].driver != dialects::kDriver) continue;
+    out.push_back(fmt::format(
+        "spec.config[{}].opaque: Heddle takes configuration from claims only; write it in spec.devices.config of the "
+        "claims on this class",
+        i));
+  }
   return out;
 }
 
@@ -257,6 +330,7 @@ Result<AdmissionAnswer> validate(std::string_view text, const AdmissionContext& 
   if (review.kind == "ResourceClaim") return validate_claim(review, member(review.object, "spec"));
   if (review.kind == "ResourceClaimTemplate")
     return validate_claim(review, member(member(review.object, "spec"), "spec"));
+  if (review.kind == "DeviceClass") return validate_class(review);
   return allow(review);
 }
 

@@ -28,11 +28,15 @@ struct AdmissionAnswer {
 Result<AdmissionAnswer> mutate(std::string_view review, const AdmissionContext& context);
 
 // Pods (nothing untranslated at CREATE; request and gate unchanged at UPDATE), ResourceClaims and
-// ResourceClaimTemplates (what they ask of our classes must be something that this version can mean).
+// ResourceClaimTemplates (what they ask of our classes must be something that this version can mean), DeviceClasses
+// (those that select our devices or configure our driver).
 Result<AdmissionAnswer> validate(std::string_view review, const AdmissionContext& context);
 
 // What cannot be meant in a claim on our classes, one line each with the field; empty: fine. A claim that asks nothing
 // of our classes is fine. Which classes are ours is told by name here: "heddle" and "heddle-*".
 std::vector<std::string> check_claim(const model::ClaimSpec& spec);
+
+// The same for a DeviceClass that users wrote; one that says nothing of our driver is fine.
+std::vector<std::string> check_class(const model::DeviceClass& device_class);
 
 }  // namespace heddle::controller

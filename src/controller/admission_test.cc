@@ -204,6 +204,67 @@ TEST(ValidateClaim, ConfigurationOfOurDriverMustBeUnderstood) {
   }
 }
 
+TEST(ValidateClaim, AShareIsNamedOnce) {
+  struct Case {
+    const char* name;
+    const char* requests;
+    const char* configs;             // {"requests":[...],"percent":n} of our driver, in short
+    std::vector<const char*> parts;  // of the answer; none: allowed
+  };
+  const char* memory = R"([{"name":"r","exactly":{"deviceClassName":"heddle","capacity":{"requests":{"memory":"1Gi"}}}},
+                           {"name":"s","exactly":{"deviceClassName":"heddle"}}])";
+  const char* alternatives = R"([{"name":"r","firstAvailable":[
+      {"name":"big","deviceClassName":"own","capacity":{"requests":{"memory":"9Gi"}}},
+      {"name":"small","deviceClassName":"own"}]}])";
+  const Case cases[] = {
+      {"for another request", memory, R"([{"requests":["s"],"percent":50}])", {}},
+      {"for all",
+       memory,
+       R"([{"requests":[],"percent":50}])",
+       {"requests[0].exactly.capacity.requests[memory]", "1Gi", "config[0]", "memoryPercent 50", "leave one out"}},
+      {"two percentages",
+       memory,
+       R"([{"requests":["s"],"percent":50},{"requests":["s"],"percent":20}])",
+       {"config[1]", "memoryPercent 20", "request s", "config[0] gives 50"}},
+      {"the same twice", memory, R"([{"requests":["s"],"percent":50},{"requests":["s"],"percent":50}])", {}},
+      {"an alternative", alternatives, R"([{"requests":["r/big"],"percent":50}])", {"firstAvailable[0].capacity"}},
+      {"the other alternative", alternatives, R"([{"requests":["r/small"],"percent":50}])", {}},
+  };
+  for (const Case& test : cases) {
+    Json config = Json::array();
+    for (const Json& entry : Json::parse(test.configs)) {
+      const Json parameters{
+          {"apiVersion", "heddle.dev/v1alpha1"}, {"kind", "ShareConfig"}, {"memoryPercent", entry["percent"]}};
+      config.push_back({{"requests", entry["requests"]},
+                        {"opaque", {{"driver", "accelerator.heddle.dev"}, {"parameters", parameters}}}});
+    }
+    const Json spec{{"devices", {{"requests", Json::parse(test.requests)}, {"config", config}}}};
+    const Json got = response(validate(review("ResourceClaim", {{"spec", spec}}).dump(), {}));
+    EXPECT_EQ(got["allowed"], test.parts.empty()) << test.name << got;
+    for (const char* part : test.parts) {
+      EXPECT_NE(got["status"]["message"].get<std::string>().find(part), std::string::npos) << test.name << got;
+    }
+  }
+}
+
+TEST(ValidateClass, WhatUsersWriteAboutOurDevices) {
+  const auto message = [](const std::string& spec) {
+    const Json object{{"metadata", {{"name", "gold"}}}, {"spec", Json::parse(spec)}};
+    const Json got = response(validate(review("DeviceClass", object).dump(), {}));
+    return got["allowed"] == true ? std::string() : got["status"]["message"].get<std::string>();
+  };
+  EXPECT_EQ(message(R"({"selectors":[{"cel":{"expression":"device.driver == \"accelerator.heddle.dev\""}}]})"), "");
+  EXPECT_NE(message(R"({"selectors":[{"cel":{"expression":"device.driver == \"accelerator.heddle.dev\""}},
+                                     {"cel":{"expression":"device.nothing == 1"}}]})")
+                .find("spec.selectors[1]"),
+            std::string::npos);
+  EXPECT_EQ(message(R"({"selectors":[{"cel":{"expression":"device.driver =="}}]})"), "") << "not about us";
+  EXPECT_NE(message(R"({"config":[{"opaque":{"driver":"a","parameters":{}}},
+                                  {"opaque":{"driver":"accelerator.heddle.dev","parameters":{}}}]})")
+                .find("spec.config[1].opaque"),
+            std::string::npos);
+}
+
 TEST(Validate, ResourcesOfOtherPluginsOfTheVendorMayCome) {
   EXPECT_EQ(response(validate(review("Pod", pod({{"nvidia.com/hostdev", "1"}})).dump(), {}))["allowed"], true);
 }

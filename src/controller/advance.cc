@@ -66,6 +66,7 @@ void Reconciler::Impl::add_want(const PodRecord& record, const model::PodResourc
     return;
   }
   want.key = record.pod.meta.name_space + "/" + name;
+  want.ref = entry.name;
   want.claim = ledger.find(want.key);
   if (want.request == nullptr && want.claim == nullptr) {
     wants.blocked = blocked("Waiting", "ClaimMissing", "claim " + name + " does not exist");
@@ -100,6 +101,28 @@ void Reconciler::Impl::add_want(const PodRecord& record, const model::PodResourc
   wants.ours.push_back(std::move(want));
 }
 
+// In one container the limits of one claim would hide those of the other. The agent refuses to prepare such a pod; said
+// before anything is granted.
+std::optional<Telling> Reconciler::Impl::claims_that_clash(const model::Pod& pod, const Wants& wants) {
+  size_t plain = 0;
+  size_t init = 0;
+  for (const model::Container& container : pod.containers) {
+    const size_t number = container.init ? init++ : plain++;
+    const Want* first = nullptr;
+    for (const Want& want : wants.ours) {
+      if (std::find(container.claims.begin(), container.claims.end(), want.ref) == container.claims.end()) continue;
+      if (first == nullptr) first = &want;
+      if (first->key == want.key) continue;
+      return blocked(
+          "Refused", "Invalid",
+          fmt::format("spec.{}[{}].resources.claims: container {} uses {} and {}, both for Heddle's devices; "
+                      "ask for all of its devices in one claim, as requests of it",
+                      container.init ? "initContainers" : "containers", number, container.name, first->ref, want.ref));
+    }
+  }
+  return std::nullopt;
+}
+
 Wants Reconciler::Impl::wants_of(const PodRecord& record) const {
   Wants wants;
   if (record.bad_request) {
@@ -116,6 +139,7 @@ Wants Reconciler::Impl::wants_of(const PodRecord& record) const {
     add_want(record, entry, wants);
     if (wants.blocked) break;
   }
+  if (!wants.blocked) wants.blocked = claims_that_clash(record.pod, wants);
   return wants;
 }
 

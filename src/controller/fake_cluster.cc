@@ -100,8 +100,10 @@ void FakeCluster::create_pod(const std::string& name, const std::vector<Json>& l
 void FakeCluster::create_claim_pod(const std::string& name, const std::vector<std::string>& claims) {
   Json pod{{"metadata", {{"name", name}, {"namespace", kNamespace}}},
            {"spec", {{"containers", Json::array({{{"name", "c"}}})}}}};
-  for (const std::string& claim : claims)
+  for (const std::string& claim : claims) {
     pod["spec"]["resourceClaims"].push_back({{"name", claim}, {"resourceClaimName", claim}});
+    pod["spec"]["containers"][0]["resources"]["claims"].push_back(Json::object({{"name", claim}}));
+  }
   api.put_pod(std::move(pod));
 }
 

@@ -75,7 +75,7 @@ class FakeCluster {
   void create_pod(const std::string& name, const Json& limits, const Json& extra_spec = Json::object());
   void create_pod(const std::string& name, const std::vector<Json>& limits_by_container,
                   const Json& extra_spec = Json::object());
-  // A pod with claims that the user wrote.
+  // A pod whose one container uses claims that the user wrote.
   void create_claim_pod(const std::string& name, const std::vector<std::string>& claims);
   void create_user_claim(const std::string& name, const Json& exactly);
   void delete_pod(const std::string& name);

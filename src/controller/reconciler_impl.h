@@ -45,6 +45,7 @@ struct PodRecord {
 // One claim that a pod needs from us.
 struct Want {
   std::string key;
+  std::string ref;                                      // its name in the pod's spec.resourceClaims
   const dialects::ContainerRequest* request = nullptr;  // null: the user made the claim
   const model::ResourceClaim* claim = nullptr;          // null: not created yet
   [[nodiscard]] bool allocated() const { return claim != nullptr && claim->allocation.has_value(); }
@@ -83,6 +84,7 @@ struct Reconciler::Impl {
   void drop_plans(PodRecord& record);
   Wants wants_of(const PodRecord& record) const;
   void add_want(const PodRecord& record, const model::PodResourceClaim& entry, Wants& wants) const;
+  [[nodiscard]] static std::optional<Telling> claims_that_clash(const model::Pod& pod, const Wants& wants);
   bool ask_again(PodRecord& record);
   bool move_away(PodRecord& record, const Wants& wants);
   bool clear_claims(PodRecord& record, const Wants& wants);

@@ -262,6 +262,24 @@ TEST_F(ReconcilerTest, TwoPodsOnOneClaimFollowIt) {
   EXPECT_EQ(cluster.node_of("b"), "n1");
 }
 
+TEST_F(ReconcilerTest, TwoClaimsInOneContainerAreRefusedBeforeAnythingIsGranted) {
+  cluster.add_node("n1", 2);
+  const Json share_of_card{
+      {"deviceClassName", "heddle"}, {"count", 1}, {"capacity", {{"requests", {{"memory", "1Gi"}, {"cores", "10"}}}}}};
+  for (const char* name : {"a", "b"}) cluster.create_user_claim(name, share_of_card);
+  cluster.create_user_claim("nic", {{"deviceClassName", "nic.example.com"}, {"count", 1}});
+  cluster.create_claim_pod("two", {"a", "nic", "b"});
+  cluster.start_controller();
+  cluster.run();
+  EXPECT_EQ(cluster.writes, 0U);
+  EXPECT_EQ(cluster.condition("two")["status"], "False");
+  const std::string message = cluster.condition("two")["message"];
+  for (const char* part : {"spec.containers[0].resources.claims", "container c uses a and b", "in one claim"}) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  }
+  EXPECT_EQ(count_events("HeddleRefused"), 1);
+}
+
 TEST_F(ReconcilerTest, AClaimOfTheSameNameThatIsNotThePodsIsNotUsed) {
   cluster.add_node("n1", 1);
   cluster.create_pod("p", share(3000, 30));

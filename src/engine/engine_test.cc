@@ -348,6 +348,18 @@ TEST_F(EngineTest, WhatCannotBeMeantIsAnErrorThatNamesTheField) {
   claim = make_claim("default/a", {});
   claim.spec.requests[0].exactly->capacity["memory"] = test::quantity("100000000000000000000");
   EXPECT_EQ(error(claim).code, Code::kInvalidArgument);
+
+  model::DeviceClass half = test::make_class();
+  half.meta.name = "half";
+  half.config.push_back({.requests = {}, .driver = "other.example.com", .parameters_json = "{}"});
+  half.config.push_back({.requests = {},
+                         .driver = std::string(test::kDriver),
+                         .parameters_json = codec::share_config_json({.memory_percent = 50})});
+  state_.upsert_class(half);
+  claim = make_claim("default/a", {});
+  claim.spec.requests[0].exactly->device_class = "half";
+  EXPECT_EQ(error(claim).code, Code::kUnsupported) << "never passed over in silence";
+  EXPECT_THAT(error(claim).text(), HasSubstr("class half: spec.config[1].opaque"));
 }
 
 TEST_F(EngineTest, GenerationRisesOnlyWhenSomethingCouldStart) {

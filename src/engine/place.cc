@@ -38,9 +38,31 @@ Result<std::map<std::string, int64_t>> memory_percents(const ClaimRequest& claim
   return percents;
 }
 
+// Configuration for our driver that comes with a class is not read, so it must not be passed over in silence.
+Result<void> check_class_config(const State::Impl& state, const ClaimRequest& claim) {
+  const auto check = [&](const model::DeviceSubRequest& request) -> Result<void> {
+    const auto found = state.classes.find(request.device_class);
+    if (found == state.classes.end()) return {};
+    for (size_t i = 0; i < found->second.config.size(); ++i) {
+      if (found->second.config[i].driver != state.managed_driver) continue;
+      return fail(
+          Code::kUnsupported,
+          "configuration for this driver is taken from claims only: write it in spec.devices.config of the claim",
+          "class " + request.device_class + ": spec.config[" + std::to_string(i) + "].opaque");
+    }
+    return {};
+  };
+  for (const model::DeviceRequest& request : claim.spec.requests) {
+    if (request.exactly) HEDDLE_CHECK_OK(check(*request.exactly));
+    for (const model::DeviceSubRequest& alternative : request.first_available) HEDDLE_CHECK_OK(check(alternative));
+  }
+  return {};
+}
+
 Result<std::vector<allocator::ClaimInput>> claim_inputs(const State::Impl& state, const PlacementRequest& request) {
   std::vector<allocator::ClaimInput> inputs;
   for (const ClaimRequest& claim : request.claims) {
+    HEDDLE_CHECK_OK(check_class_config(state, claim));
     HEDDLE_TRY(auto percents, memory_percents(claim, state.managed_driver));
     inputs.push_back({.key = claim.key, .spec = &claim.spec, .memory_percent = std::move(percents)});
   }

@@ -38,7 +38,7 @@ def wait_new_certificate(api, before):
 
 def test_certificates_are_rotated(api, controller):
     before = secret(api)
-    assert len(authorities(api)) == 3
+    assert len(authorities(api)) == 4
     # A certificate without a name that is needed: a new one, and the old authority stays trusted beside its own.
     controller.restart_controller(webhook_name="another.name.example")
     wait_new_certificate(api, before)
@@ -53,7 +53,7 @@ def test_a_lost_certificate_is_made_again(api, controller):
     wait_new_certificate(api, before)
     controller.wait_webhook()
     # As after an upgrade of the chart that cleared it.
-    api.patch("validatingwebhookconfigurations", "heddle", [{"op": "remove", "path": "/webhooks/1/clientConfig/caBundle"}])
+    api.patch("validatingwebhookconfigurations", "heddle", [{"op": "remove", "path": "/webhooks/2/clientConfig/caBundle"}])
     wait_until("the bundle is back", lambda: all(authorities(api)), 30)
 
 
@@ -169,6 +169,30 @@ def test_explain_says_why_a_pod_waits_and_what_one_has(api, controller, ns, make
     assert waits.returncode == 0 and reason in waits.stdout and "HeddleWaiting" in waits.stdout, waits
     assert has.returncode == 0 and f"{node}/nvidia/gpu-0" in has.stdout and "3000Mi" in has.stdout, has
     assert absent.returncode == 3 and "absent" in absent.stderr, absent
+
+
+def test_pods_that_were_there_before_heddle_are_reported(api, controller, ns, make_node):
+    """They passed admission untranslated and cannot be changed any more: their owners are told what to do."""
+    make_node(cards=1)
+    leader = controller.wait_leading()
+    controller.remove_webhooks()
+    try:
+        wait_until("no webhook is in the way", lambda: not objects.gated(api.request(
+            "POST", api.path("pods", ns) + "?dryRun=All", objects.pod("probe", ns, limits=objects.share()))), 30)
+        ask(api, ns, "early", objects.share(memory=100))
+        api.create("pods", objects.pod("plain", ns, nodeSelector={"no": "node"}))
+    finally:
+        controller.install_webhooks()
+        controller.wait_webhook()
+
+    def told():
+        return [message for reason, message, _ in api.events(ns, "early") if reason == "HeddleWaiting"]
+    message = wait_until("an event on the pod", told, 60)[0]
+    assert "before Heddle could translate" in message and "create it again" in message, message
+    wait_until("they are counted", lambda: controller.metrics(leader)["heddle_controller_untranslated_pods"] == 1, 30)
+    assert not any(reason.startswith("Heddle") for reason, _, _ in api.events(ns, "plain"))
+    api.delete("pods", "early", ns, grace=0)
+    wait_until("nobody is left", lambda: controller.metrics(leader)["heddle_controller_untranslated_pods"] == 0, 30)
 
 
 def test_uninstall(api, controller, ns, make_node):

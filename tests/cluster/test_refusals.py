@@ -83,6 +83,81 @@ def test_claims_that_cannot_be_meant_are_refused(api, controller, ns, kind, exac
     assert api.list(kind, ns) == []
 
 
+def share_config(percent, requests=()):
+    return {"requests": list(requests), "opaque": {"driver": objects.DRIVER, "parameters": {
+        "apiVersion": "heddle.dev/v1alpha1", "kind": "ShareConfig", "memoryPercent": percent}}}
+
+
+def test_a_share_in_bytes_and_in_percent_is_refused(api, controller, ns):
+    body = objects.claim("both", ns, capacity={"requests": {"memory": "1Gi"}})
+    body["spec"]["devices"]["config"] = [share_config(50)]
+    error = str(refused(lambda: api.create("resourceclaims", body), 422))
+    assert "requests[0].exactly.capacity.requests[memory]" in error and "config[0] gives memoryPercent 50" in error, error
+    assert "leave one out" in error, error
+
+
+DRIVER_SELECTOR = {"cel": {"expression": f'device.driver == "{objects.DRIVER}"'}}
+
+
+def device_class(name, **spec):
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture
+def make_class(api):
+    made = []
+
+    def make(**spec):
+        made.append(objects.unique("users-class"))
+        return api.create("deviceclasses", device_class(made[-1], **spec))["metadata"]["name"]
+    yield make
+    for name in made:
+        if api.find("deviceclasses", name):
+            api.delete("deviceclasses", name)
+
+
+def test_classes_of_users_are_looked_at(api, controller, make_class):
+    """What Heddle would not do for such a class is refused; classes that are not about its devices pass."""
+    error = str(refused(lambda: make_class(selectors=[DRIVER_SELECTOR], config=[
+        {key: value for key, value in share_config(50).items() if key == "opaque"}]), 422))
+    assert "spec.config[0].opaque" in error and "spec.devices.config of the claims" in error, error
+    name = make_class(selectors=[DRIVER_SELECTOR])
+    change = {"spec": {"config": [{"opaque": share_config(50)["opaque"]}]}}
+    assert "spec.config[0].opaque" in str(refused(lambda: api.patch("deviceclasses", name, change), 422))
+    make_class(selectors=[{"cel": {"expression": 'device.driver == "gpu.example.com"'}}],
+               config=[{"opaque": {"driver": "gpu.example.com", "parameters": {"a": "b"}}}])
+
+
+def test_claims_on_a_users_class_are_allocated_or_told_why_not(api, controller, ns, make_node, make_class):
+    """The webhook knows Heddle's classes by name; what is wrong with a claim on another is said when it is placed."""
+    node = make_node(cards=2)
+    name = make_class(selectors=[DRIVER_SELECTOR, {"cel": {"expression": f'device.attributes["{objects.DRIVER}"].minor == 1'}}])
+    pin = {"nodeSelector": {"kubernetes.io/hostname": node}}
+    api.create("resourceclaims", objects.claim("good", ns, device_class=name, capacity={"requests": {"memory": "1Gi", "cores": "10"}}))
+    api.create("pods", objects.claim_user("good", ns, {"c": {"resourceClaimName": "good"}}, **pin))
+    api.wait_for("pods", "good", ns, objects.bound, "bound", 60)
+    assert list(objects.granted(api.list("resourceclaims", ns))) == [(f"{node}/nvidia", "gpu-1")]
+    api.create("resourceclaims", objects.claim("bad", ns, device_class=name, capacity={"requests": {"vram": "1Gi"}}))
+    api.create("pods", objects.claim_user("bad", ns, {"c": {"resourceClaimName": "bad"}}, **pin))
+    told = api.wait_for("pods", "bad", ns, lambda body: objects.condition(body, "heddle.dev/Allocated").get("status") == "False",
+                        "says why it waits", 60)
+    assert "vram" in objects.condition(told, "heddle.dev/Allocated")["message"], told["status"]
+
+
+def test_two_claims_in_one_container_are_refused_before_anything_is_granted(api, controller, ns, make_node):
+    node = make_node(cards=2)
+    for name in ("a", "b"):
+        api.create("resourceclaims", objects.claim(name, ns, capacity={"requests": {"memory": "1Gi", "cores": "10"}}))
+    claims = {name: {"resourceClaimName": name} for name in ("a", "b")}
+    api.create("pods", objects.claim_user("two", ns, claims, nodeSelector={"kubernetes.io/hostname": node}))
+    told = api.wait_for("pods", "two", ns, lambda body: objects.condition(body, "heddle.dev/Allocated").get("status") == "False",
+                        "is told", 60)
+    message = objects.condition(told, "heddle.dev/Allocated")["message"]
+    assert "spec.containers[0].resources.claims" in message and "a and b" in message and "in one claim" in message, message
+    wait_until("an event says so", lambda: any(reason == "HeddleRefused" for reason, _, _ in api.events(ns, "two")), 30)
+    assert objects.granted(api.list("resourceclaims", ns)) == {}
+
+
 def quota(api, ns, hard, **spec):
     api.create("resourcequotas", {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": ns},
                                   "spec": {"hard": hard, **spec}})

@@ -57,6 +57,12 @@ object.spec.?schedulingGates.orValue([]).exists(g, g.name.startsWith('heddle.dev
   s.?devices.?config.orValue([]).exists(c, c.?opaque.?driver.orValue('') == 'accelerator.heddle.dev'))
 {{- end -}}
 
+{{/* True for classes that select Heddle's devices or configure its driver. */}}
+{{- define "heddle.classMatch" -}}
+object.spec.?selectors.orValue([]).exists(s, s.?cel.?expression.orValue('').contains('accelerator.heddle.dev')) ||
+object.spec.?config.orValue([]).exists(c, c.?opaque.?driver.orValue('') == 'accelerator.heddle.dev')
+{{- end -}}
+
 {{/* A kubelet's mirror of a static pod is running already: nothing in it can be changed. */}}
 {{- define "heddle.notMirror" -}}
 !('kubernetes.io/config.mirror' in object.metadata.?annotations.orValue({}) && 'system:nodes' in request.userInfo.groups)
