@@ -53,8 +53,10 @@ function(heddle_library name)
   add_library(heddle::${name} ALIAS heddle_${name})
 endfunction()
 
-# What runs under the sanitizers: the unit tests and the fuzz targets, not the programs.
+# What runs under the sanitizers: the unit tests and the fuzz targets, not the programs. Under the thread sanitizer only
+# those with the label `threads`: the others have one thread.
 add_custom_target(unit_tests)
+add_custom_target(threaded_tests)
 
 # heddle_test(NAME SOURCES a_test.cc ... DEPS heddle::x ... [LABELS l ...] [TIMEOUT seconds] [ENVIRONMENT A=1 ...]): a GoogleTest
 # program. Its cases are known to ctest one by one; a program that needs an environment is one test (gtest_discover_tests
@@ -69,6 +71,9 @@ function(heddle_test name)
   endif()
   if("unit" IN_LIST A_LABELS)
     add_dependencies(unit_tests ${name})
+  endif()
+  if("threads" IN_LIST A_LABELS)
+    add_dependencies(threaded_tests ${name})
   endif()
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 300)
