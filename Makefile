@@ -1,5 +1,5 @@
 # Heddle's entry points. The work is in tools/*.sh; each script says what it does at its top.
-.PHONY: help setup build run test test-unit test-cluster test-conformance lint asan tsan fuzz soak bench docs clean
+.PHONY: help setup build run test test-unit test-cluster test-conformance test-skew lint asan tsan fuzz soak bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -36,13 +36,17 @@ test-conformance: ## Kubernetes' own tables for allocation and selectors only
 	@tools/build.sh release heddle
 	@PATH="$$(tools/goroot.sh)/bin:$$PATH" tests/conformance/run.sh build/release/bin/heddle build/conformance
 
+test-skew: ## controller and agent of this tree with those of REF (the last tag) on a real cluster
+	@tools/setup.sh test
+	@PATH="$$(tools/goroot.sh)/bin:$$PATH" tools/skew.sh $(REF)
+
 lint: ## layers, format, and clang-tidy on every file
 	@tools/lint.sh --all
 
 asan: ## unit tests under the address and undefined-behaviour sanitizers
 	@tools/sanitize.sh asan
 
-tsan: ## unit tests under the thread sanitizer
+tsan: ## the tests of code with threads under the thread sanitizer
 	@tools/sanitize.sh tsan
 
 fuzz: ## every fuzz target for an hour (FUZZ_SECONDS)

@@ -25,12 +25,22 @@ def build_dir():
 
 
 def program(name):
-    return build_dir() / "bin" / name
+    return build_of(name) / "bin" / name
 
 
-def render(binaries, values=None, release="heddle"):
+def tree_of(name):
+    """The sources that a program and its part of the chart come from: these, or those of another version (tools/skew.sh)."""
+    other = {"heddle-agent": "HEDDLE_AGENT_TREE", "heddle-controller": "HEDDLE_CONTROLLER_TREE"}.get(name)
+    return pathlib.Path(os.environ.get(other or "", "") or REPOSITORY)
+
+
+def build_of(name):
+    return build_dir() if tree_of(name) == REPOSITORY else tree_of(name) / "build/release"
+
+
+def render(binaries, values=None, release="heddle", chart=CHART):
     """The chart's objects with these values, as `helm install` sends them."""
-    argv = [binaries / "helm", "template", release, CHART, "--namespace", NAMESPACE, "--kube-version", "1.37.2"]
+    argv = [binaries / "helm", "template", release, chart, "--namespace", NAMESPACE, "--kube-version", "1.37.2"]
     done = subprocess.run([*argv, "--values", "-"], input=yaml.safe_dump(values or {}), capture_output=True, text=True,
                           check=False)
     if done.returncode:
@@ -153,7 +163,8 @@ class Heddle:
                 "controller": {"logLevel": "debug"}}
 
     def _container(self, kind):
-        body = next(body for body in render(self.cluster.bin, self.values()) if body["kind"] == kind)
+        chart = tree_of({"Deployment": "heddle-controller", "DaemonSet": "heddle-agent"}[kind]) / "charts/heddle"
+        body = next(body for body in render(self.cluster.bin, self.values(), chart=chart) if body["kind"] == kind)
         return body["spec"]["template"]["spec"]["containers"][0]
 
     def make_cards(self, description):
@@ -186,7 +197,7 @@ class Heddle:
                                {"NODE_NAME": self.cluster.node.name, "POD_UID": uid},
                                kubeconfig=kubeconfig, metrics_address="127.0.0.1",
                                metrics_port=self.metrics_ports["agent"],
-                               guard_library=build_dir() / "lib/libheddle_guard.so", **flags)
+                               guard_library=build_of("heddle-agent") / "lib/libheddle_guard.so", **flags)
         # The simulated libraries find their machine by this; the agent hands its environment to the process that loads them.
         self.agent = Process(self.cluster.scratch, "heddle-agent", [program("heddle-agent"), *arguments],
                              env={"NVSIM_ROOT": str(self.driver_root)}).start()
