@@ -26,14 +26,19 @@ int free_dead_processes(const std::vector<ClaimAccount>& accounts, const std::st
     // needed.
     std::optional<guard::LiveProcesses> live;
     bool failed = false;
-    const Result<int> marked = guard::free_slots_of_dead(account.usage_file, [&](const guard::SlotOwner& owner) {
+    const auto scanned = [&] {
       if (!live && !failed) {
         Result<guard::LiveProcesses> scan = guard::LiveProcesses::scan(proc);
         failed = !scan;
         if (scan) live = *std::move(scan);
       }
-      return failed || live->contains(owner);
-    });
+      return !failed;
+    };
+    const Result<int> marked = guard::free_slots_of_dead(
+        account.usage_file, [&](const guard::SlotOwner& owner) { return !scanned() || live->contains(owner); });
+    // Best effort: without it a process measures less of what the driver took for it.
+    static_cast<void>(guard::tell_host_pids(
+        account.usage_file, [&](const guard::SlotOwner& owner) { return scanned() ? live->pid_of(owner) : 0; }));
     if (marked && *marked > 0) {
       log.info("took ended processes off an account", {{"claim", account.claim.key()}, {"processes", *marked}});
       freed += *marked;

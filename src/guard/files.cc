@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -318,7 +319,17 @@ Result<UsageReport> read_usage(const std::string& path) {
   return read_usage(fd.get());
 }
 
-Result<int> free_slots_of_dead(const std::string& path, const std::function<bool(const SlotOwner&)>& is_alive) {
+namespace {
+
+// A slot's word that the agent may write, and what to write there; nothing: leave the slot.
+struct SlotWord {
+  size_t offset;
+  uint64_t value;
+};
+
+// Asks `decide` about each slot in use and writes what it says. Gives the number of slots written.
+Result<int> write_slots(const std::string& path,
+                        const std::function<std::optional<SlotWord>(const heddle_guard_slot&)>& decide) {
   HEDDLE_TRY(const UniqueFd fd, open_usage(path, O_RDWR));
   heddle_guard_usage_header header{};
   HEDDLE_TRY(const size_t got, read_at(fd.get(), &header, sizeof(header), 0));
@@ -329,17 +340,41 @@ Result<int> free_slots_of_dead(const std::string& path, const std::function<bool
   const size_t bytes = slots.size() * sizeof(slots[0]);
   HEDDLE_TRY(const size_t read, read_at(fd.get(), slots.data(), bytes, start));
   if (read != bytes) return fail(Code::kInvalidArgument, "the usage file is cut");
-  int marked = 0;
+  int written = 0;
   for (size_t i = 0; i < slots.size(); ++i) {
     const heddle_guard_slot& slot = slots[i];
-    if (slot.owner == 0 || slot.start_time == 0 || slot.dead_start_time == slot.start_time) continue;
-    if (is_alive({ledger::owner_pid(slot.owner), ledger::owner_namespace(slot.owner), slot.start_time})) continue;
-    const off_t offset =
-        start + static_cast<off_t>(i * sizeof(slot)) + static_cast<off_t>(offsetof(heddle_guard_slot, dead_start_time));
-    HEDDLE_CHECK_OK(write_all(fd.get(), &slot.start_time, sizeof(slot.start_time), offset));
-    ++marked;
+    if (slot.owner == 0 || slot.start_time == 0) continue;
+    const std::optional<SlotWord> word = decide(slot);
+    if (!word) continue;
+    const off_t offset = start + static_cast<off_t>(i * sizeof(slot) + word->offset);
+    HEDDLE_CHECK_OK(write_all(fd.get(), &word->value, sizeof(word->value), offset));
+    ++written;
   }
-  return marked;
+  return written;
+}
+
+SlotOwner owner_of(const heddle_guard_slot& slot) {
+  return {ledger::owner_pid(slot.owner), ledger::owner_namespace(slot.owner), slot.start_time};
+}
+
+}  // namespace
+
+Result<int> free_slots_of_dead(const std::string& path, const std::function<bool(const SlotOwner&)>& is_alive) {
+  return write_slots(path, [&](const heddle_guard_slot& slot) -> std::optional<SlotWord> {
+    if (slot.dead_start_time == slot.start_time || is_alive(owner_of(slot))) return std::nullopt;
+    return SlotWord{offsetof(heddle_guard_slot, dead_start_time), slot.start_time};
+  });
+}
+
+Result<int> tell_host_pids(const std::string& path, const std::function<uint32_t(const SlotOwner&)>& find_pid) {
+  return write_slots(path, [&](const heddle_guard_slot& slot) -> std::optional<SlotWord> {
+    // The start time is part of the word: a slot that changes hands meanwhile does not take it for its own.
+    const auto started = static_cast<uint32_t>(slot.start_time);
+    if (slot.host_pid != 0 && static_cast<uint32_t>(slot.host_pid) == started) return std::nullopt;
+    const uint32_t pid = find_pid(owner_of(slot));
+    if (pid == 0) return std::nullopt;
+    return SlotWord{offsetof(heddle_guard_slot, host_pid), uint64_t{pid} << 32 | started};
+  });
 }
 
 }  // namespace heddle::guard

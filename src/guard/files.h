@@ -92,15 +92,26 @@ Result<UsageReport> read_usage(int fd);
 // otherwise they do this themselves. is_alive sees only owners with a start time. Gives the number of slots marked.
 Result<int> free_slots_of_dead(const std::string& path, const std::function<bool(const SlotOwner&)>& is_alive);
 
+// Writes into the slots of processes in pid namespaces of their own which pid they have for the host, so that they find
+// themselves in the vendor's account. find_pid: the host's pid of an owner, 0: not known; it is asked only for owners
+// that have none yet. Gives the number of slots written.
+Result<int> tell_host_pids(const std::string& path, const std::function<uint32_t(const SlotOwner&)>& find_pid);
+
 // Every process that this /proc shows, as SlotOwner in its own namespace; for is_alive of a program in the host's pid
 // namespace. Processes that end meanwhile are left out. Errors: kInternal.
 class LiveProcesses {
  public:
   static Result<LiveProcesses> scan(const std::string& proc = "/proc");
-  [[nodiscard]] bool contains(const SlotOwner& owner) const;
+  [[nodiscard]] bool contains(const SlotOwner& owner) const { return pid_of(owner) != 0; }
+  // The pid that this /proc has for the process; 0: it has none.
+  [[nodiscard]] uint32_t pid_of(const SlotOwner& owner) const;
 
  private:
-  std::vector<SlotOwner> sorted_;
+  struct Process {
+    SlotOwner owner;
+    uint32_t pid;
+  };
+  std::vector<Process> sorted_;
 };
 
 }  // namespace heddle::guard

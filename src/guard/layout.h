@@ -98,7 +98,8 @@ struct heddle_guard_slot {
   uint64_t dead_start_time; /* written by the agent: the process with this start time is gone */
   uint64_t launches;
   uint64_t throttled_ns; /* time that launches were held back */
-  uint64_t reserved0[2];
+  uint64_t host_pid;     /* written by the agent: host pid:32 | low bits of the start time of the process meant:32 */
+  uint64_t reserved0[1];
   struct heddle_guard_charge devices[HEDDLE_GUARD_MAX_DEVICES];
   uint8_t reserved1[192];
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <tuple>
 
@@ -69,17 +70,19 @@ Result<LiveProcesses> LiveProcesses::scan(const std::string& proc) {
   HEDDLE_TRY(const std::vector<std::string> names, list_directory(proc));
   LiveProcesses live;
   for (const std::string& name : names) {
-    if (!number<uint32_t>(name)) continue;
-    if (auto owner = owner_of(proc + "/" + name)) live.sorted_.push_back(*owner);
+    const auto pid = number<uint32_t>(name);
+    if (!pid) continue;
+    if (auto owner = owner_of(std::filesystem::path(proc) / name)) live.sorted_.push_back({*owner, *pid});
   }
   std::sort(live.sorted_.begin(), live.sorted_.end(),
-            [](const SlotOwner& a, const SlotOwner& b) { return key_of(a) < key_of(b); });
+            [](const Process& a, const Process& b) { return key_of(a.owner) < key_of(b.owner); });
   return live;
 }
 
-bool LiveProcesses::contains(const SlotOwner& owner) const {
-  return std::binary_search(sorted_.begin(), sorted_.end(), owner,
-                            [](const SlotOwner& a, const SlotOwner& b) { return key_of(a) < key_of(b); });
+uint32_t LiveProcesses::pid_of(const SlotOwner& owner) const {
+  const auto found = std::lower_bound(sorted_.begin(), sorted_.end(), owner,
+                                      [](const Process& a, const SlotOwner& b) { return key_of(a.owner) < key_of(b); });
+  return found != sorted_.end() && key_of(found->owner) == key_of(owner) ? found->pid : 0;
 }
 
 }  // namespace heddle::guard

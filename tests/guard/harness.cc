@@ -74,6 +74,14 @@ Probe::Probe(Probe&& other) noexcept
       out_(std::exchange(other.out_, -1)),
       buffered_(std::move(other.buffered_)) {}
 
+Probe& Probe::operator=(Probe&& other) noexcept {
+  std::swap(pid_, other.pid_);
+  std::swap(in_, other.in_);
+  std::swap(out_, other.out_);
+  std::swap(buffered_, other.buffered_);
+  return *this;
+}
+
 Probe::~Probe() {
   if (in_ >= 0) close(in_);
   if (out_ >= 0) close(out_);

@@ -48,6 +48,7 @@ class Probe {
   Probe(Probe&& other) noexcept;
   Probe(const Probe&) = delete;
   Probe& operator=(const Probe&) = delete;
+  Probe& operator=(Probe&& other) noexcept;
 
   // Sends a line, waits for the answer, gives its numbers. A probe that died gives {-1}.
   std::vector<int64_t> tell(const std::string& line);

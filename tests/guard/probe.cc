@@ -173,8 +173,9 @@ std::string allocate(const std::string& verb, Words& words) {
 }
 
 std::string virtual_memory(const std::string& verb, Words& words) {
-  if (verb == "create") {
+  if (verb == "create" || verb == "create-shared") {
     CUmemAllocationProp wanted{};
+    if (verb == "create-shared") wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     CUmemGenericAllocationHandle handle = 0;
@@ -193,6 +194,19 @@ std::string virtual_memory(const std::string& verb, Words& words) {
     const auto address = take<CUdeviceptr>(words);
     const CUresult code = CU(cuMemUnmap)(address, take<size_t>(words));
     return say(code);
+  }
+  // Exported and imported again: a handle of its own for the same memory. "create-shared" makes one that can be.
+  if (verb == "reimport") {
+    int descriptor = -1;
+    CUmemGenericAllocationHandle again = 0;
+    CUresult code = CU(cuMemExportToShareableHandle)(&descriptor, take<CUmemGenericAllocationHandle>(words),
+                                                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    if (code == CUDA_SUCCESS) {
+      code = CU(cuMemImportFromShareableHandle)(&again, reinterpret_cast<void*>(static_cast<intptr_t>(descriptor)),
+                                                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+      close(descriptor);
+    }
+    return say(code, again);
   }
   if (verb == "retain-handle") {
     CUmemGenericAllocationHandle handle = 0;
@@ -247,6 +261,28 @@ std::string load_kernel(Words& words) {
   CUresult code = CU(cuModuleLoadData)(&state.module, image.c_str());
   if (code == CUDA_SUCCESS) code = CU(cuModuleGetFunction)(&state.kernel, state.module, "k");
   return say(code);
+}
+
+// "module <bytes of code> <bytes of a global>", "library" likewise.
+std::string load_code(const std::string& verb, Words& words) {
+  const auto code_bytes = take<size_t>(words);
+  const std::string image = "//nvsim\n.nvsim code bytes=" + std::to_string(code_bytes) +
+                            "\n.nvsim global g bytes=" + std::to_string(take<size_t>(words)) +
+                            "\n.nvsim kernel k us=1\n";
+  if (verb == "module") {
+    CUmodule module = nullptr;
+    const CUresult code = CU(cuModuleLoadData)(&module, image.c_str());
+    return say(code, reinterpret_cast<size_t>(module));
+  }
+  CUlibrary library = nullptr;
+  const CUresult code = CU(cuLibraryLoadData)(&library, image.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+  return say(code, reinterpret_cast<size_t>(library));
+}
+
+std::string unload_code(const std::string& verb, Words& words) {
+  const auto handle = take<size_t>(words);
+  if (verb == "module-unload") return say(CU(cuModuleUnload)(reinterpret_cast<CUmodule>(handle)));
+  return say(CU(cuLibraryUnload)(reinterpret_cast<CUlibrary>(handle)));
 }
 
 CUresult launch_once() {
@@ -319,6 +355,31 @@ std::string run_graph(Words& words) {
   return say(code, nodes, launches, std::chrono::duration_cast<std::chrono::microseconds>(took).count());
 }
 
+// "graph-cards <context of another card> <ms>": a graph whose kernel runs there, launched for a time.
+std::string graph_elsewhere(Words& words) {
+  CUDA_KERNEL_NODE_PARAMS shape{};
+  shape.func = state.kernel;
+  shape.ctx = reinterpret_cast<CUcontext>(take<size_t>(words));
+  shape.gridDimX = 64;
+  shape.gridDimY = shape.gridDimZ = shape.blockDimY = shape.blockDimZ = 1;
+  shape.blockDimX = 128;
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUgraphNode node = nullptr;
+  CUresult code = CU(cuGraphCreate)(&graph, 0);
+  if (code == CUDA_SUCCESS) code = CU(cuGraphAddKernelNode)(&node, graph, nullptr, 0, &shape);
+  if (code == CUDA_SUCCESS) code = CU(cuGraphInstantiateWithFlags)(&exec, graph, 0);
+  const auto start = std::chrono::steady_clock::now();
+  const auto until = start + std::chrono::milliseconds(take<int>(words));
+  int launches = 0;
+  while (code == CUDA_SUCCESS && std::chrono::steady_clock::now() < until) {
+    code = CU(cuGraphLaunch)(exec, state.stream);
+    if (code == CUDA_SUCCESS) ++launches;
+  }
+  const auto took = std::chrono::steady_clock::now() - start;
+  return say(code, launches, std::chrono::duration_cast<std::chrono::microseconds>(took).count());
+}
+
 // "graph-memory plain|any <bytes>": a graph with one node that allocates, launched and kept.
 std::string graph_memory(Words& words) {
   const bool plain = take<std::string>(words) == "plain";
@@ -385,6 +446,14 @@ std::string dlsym_default(Words& words) {
   dlerror();
   if (dlsym(RTLD_DEFAULT, take<std::string>(words).c_str()) != nullptr) return "1";
   return dlerror() != nullptr ? "0 1" : "0 0";
+}
+
+// "deep <library> <bytes>": a plug-in that is linked to the driver, loaded so that its own dependencies come first.
+std::string deep(Words& words) {
+  void* library = dlopen(take<std::string>(words).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  if (library == nullptr) return "-1";
+  const auto function = reinterpret_cast<int (*)(unsigned long long)>(dlsym(library, "plugin_allocate"));
+  return std::to_string(function != nullptr ? function(take<unsigned long long>(words)) : -2);
 }
 
 // Whether a name that no header declares can be had: "1" or "0".
@@ -454,7 +523,8 @@ std::string obey(const std::string& line) {
   if (verb == "free") return say(CU(cuMemFree)(take<CUdeviceptr>(words)));
   if (verb == "free-async") return say(CU(cuMemFreeAsync)(take<CUdeviceptr>(words), state.stream));
   if (verb == "pool" || verb == "keep" || verb == "trim" || verb == "pool-destroy") return pools(verb, words);
-  if (verb == "create" || verb == "map" || verb == "unmap" || verb == "retain-handle" || verb == "release-handle") {
+  if (verb == "create" || verb == "create-shared" || verb == "reimport" || verb == "map" || verb == "unmap" ||
+      verb == "retain-handle" || verb == "release-handle") {
     return virtual_memory(verb, words);
   }
   if (verb == "array" || verb == "mipmap" || verb == "array-destroy" || verb == "mipmap-destroy") {
@@ -489,6 +559,12 @@ std::string obey(const std::string& line) {
     const auto function = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, take<std::string>(words).c_str()));
     return std::to_string(function != nullptr ? function() : -1);
   }
+  if (verb == "module" || verb == "library") return load_code(verb, words);
+  if (verb == "module-unload" || verb == "library-unload") return unload_code(verb, words);
+  if (verb == "heap") return say(CU(cuCtxSetLimit)(CU_LIMIT_MALLOC_HEAP_SIZE, take<size_t>(words)));
+  if (verb == "set-ctx") return say(CU(cuCtxSetCurrent)(reinterpret_cast<CUcontext>(take<size_t>(words))));
+  if (verb == "graph-cards") return graph_elsewhere(words);
+  if (verb == "deep") return deep(words);
   if (verb == "look-up") return look_up(words);
   if (verb == "dlsym-default") return dlsym_default(words);
   return "unknown verb " + verb;

@@ -45,9 +45,15 @@ bool lay_out(const CUDA_ARRAY3D_DESCRIPTOR& shape, Array& array) {
   return true;
 }
 
-CUresult back_with_memory(Device& device, std::uint64_t bytes, Array& array) {
+CUresult back_with_memory(Context& context, std::uint64_t bytes, Array& array) {
+  Device& device = *context.device;
   array.device = &device;
-  array.span = array.charged = round_up(bytes, kGranularity);
+  array.context = &context;
+  array.needed = round_up(bytes, kGranularity);
+  if ((array.shape.Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0) {
+    return CUDA_SUCCESS;
+  }
+  array.span = array.charged = array.needed;
   if (const CUresult code = charge(device, array.charged); code != CUDA_SUCCESS) {
     return code;
   }
@@ -56,13 +62,23 @@ CUresult back_with_memory(Device& device, std::uint64_t bytes, Array& array) {
     uncharge(device, array.charged);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  context.array_charged += array.charged;
   return CUDA_SUCCESS;
 }
 
 void give_back(const Array& array) {
   if (array.span > 0) {
     unmap_addresses(array.base, array.span);
-    uncharge(*array.device, array.charged);
+    // A context that is gone has taken its arrays along.
+    bool alive = false;
+    {
+      const std::lock_guard guard(driver().mutex);
+      alive = driver().contexts.contains(array.context);
+    }
+    if (alive) {
+      array.context->array_charged -= array.charged;
+      uncharge(*array.device, array.charged);
+    }
   }
 }
 
@@ -72,7 +88,7 @@ CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& shape) {
     if (out == nullptr || !lay_out(shape, array)) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    const CUresult code = back_with_memory(*context.device, array.row_bytes * array.rows, array);
+    const CUresult code = back_with_memory(context, array.row_bytes * array.rows, array);
     if (code == CUDA_SUCCESS) {
       *out = reinterpret_cast<CUarray>(new Array(array));
     }
@@ -106,7 +122,8 @@ CUresult create_mipmap(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* sha
       level.Height = level.Height == 0 ? 0 : std::max<std::size_t>(1, level.Height / 2);
       level.Depth = level.Depth == 0 ? 0 : std::max<std::size_t>(1, level.Depth / 2);
     }
-    if (const CUresult code = back_with_memory(*context.device, bytes, mipmap->whole); code != CUDA_SUCCESS) {
+    mipmap->whole.shape = *shape;
+    if (const CUresult code = back_with_memory(context, bytes, mipmap->whole); code != CUDA_SUCCESS) {
       return code;
     }
     for (auto& array : made) {
@@ -197,7 +214,7 @@ CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, CUarr
       return CUDA_ERROR_INVALID_VALUE;
     }
     *out = {};
-    out->size = nvsim::array_of(handle)->charged;
+    out->size = nvsim::array_of(handle)->needed;
     out->alignment = nvsim::kGranularity;
     return CUDA_SUCCESS;
   });
@@ -205,6 +222,18 @@ CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, CUarr
 
 CUresult cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* shape, unsigned int levels) {
   return nvsim::create_mipmap(out, shape, levels);
+}
+CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, CUmipmappedArray handle, CUdevice) {
+  return nvsim::with_context([&](nvsim::Context&) {
+    const auto* mipmap = reinterpret_cast<const nvsim::Mipmap*>(handle);
+    if (out == nullptr || mipmap == nullptr) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    *out = {};
+    out->size = mipmap->whole.needed;
+    out->alignment = nvsim::kGranularity;
+    return CUDA_SUCCESS;
+  });
 }
 CUresult cuMipmappedArrayGetLevel(CUarray* out, CUmipmappedArray handle, unsigned int level) {
   return nvsim::with_context([&](nvsim::Context&) {

@@ -51,7 +51,8 @@ void close_context(Context* context) {
     const std::lock_guard guard(driver().mutex);
     driver().contexts.erase(context);
   }
-  uncharge(device, device.card->config().context_bytes);
+  uncharge(device, device.card->config().context_bytes + context->heap_charged + context->code_charged +
+                       context->array_charged);
   const Card::Lock lock(*device.card);
   if (device.card->slot_index() >= 0) {
     ProcessSlot& slot = device.card->slot();
@@ -303,11 +304,37 @@ CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   });
 }
 
-CUresult cuCtxSetLimit(CUlimit limit, size_t) {
-  return with_context([&](Context&) { return limit < CU_LIMIT_MAX ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; });
+// The heap of kernels is the only size here that takes memory: what it has beyond the one that comes with a context.
+CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+  return with_context([&](Context& context) {
+    if (limit >= CU_LIMIT_MAX) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (limit != CU_LIMIT_MALLOC_HEAP_SIZE) {
+      return CUDA_SUCCESS;
+    }
+    const std::uint64_t beyond =
+        value > nvsim::kUsualHeap ? nvsim::round_up(value - nvsim::kUsualHeap, nvsim::kGranularity) : 0;
+    if (beyond > context.heap_charged) {
+      if (const CUresult code = nvsim::charge(*context.device, beyond - context.heap_charged); code != CUDA_SUCCESS) {
+        return code;
+      }
+    } else {
+      nvsim::uncharge(*context.device, context.heap_charged - beyond);
+    }
+    context.heap_charged = beyond;
+    context.heap_bytes = value;
+    return CUDA_SUCCESS;
+  });
 }
 CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
-  return nvsim::answer(value, limit == CU_LIMIT_MALLOC_HEAP_SIZE ? size_t{8} << 20U : size_t{1024});
+  return with_context([&](Context& context) {
+    if (value == nullptr || limit >= CU_LIMIT_MAX) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    *value = limit == CU_LIMIT_MALLOC_HEAP_SIZE ? context.heap_bytes : 1024;
+    return CUDA_SUCCESS;
+  });
 }
 CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
   return nvsim::answer(config, CU_FUNC_CACHE_PREFER_NONE);

@@ -49,12 +49,18 @@ struct Device {
   std::uint32_t next_event = 0;
 };
 
+inline constexpr std::uint64_t kUsualHeap = 8ULL << 20U;
+
 struct Context {
   Device* device = nullptr;
   unsigned flags = 0;
   bool primary = false;
   unsigned long long id = 0;
   unsigned api_version = 3020;
+  std::uint64_t heap_bytes = kUsualHeap;
+  std::uint64_t heap_charged = 0;
+  std::uint64_t code_charged = 0;   // of loaded modules
+  std::uint64_t array_charged = 0;  // of arrays
 };
 
 enum class Kind { kDevice, kManaged, kAsync, kHost, kRegistered, kIpc, kReserved, kMapped };

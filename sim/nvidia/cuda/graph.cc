@@ -83,15 +83,54 @@ std::vector<std::vector<std::size_t>> dependencies(const Graph& graph) {
   return before;
 }
 
-std::uint64_t allocated_bytes(const Graph& graph) {
-  std::uint64_t bytes = 0;
+void add_allocated(const Graph& graph, std::map<Device*, std::uint64_t>& bytes) {
   for (const auto& node : graph.nodes) {
     if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-      bytes += round_up(node->allocation.bytesize, kGranularity);
+      bytes[device_at(node->allocation.poolProps.location.id)] += round_up(node->allocation.bytesize, kGranularity);
     }
-    bytes += node->child != nullptr ? allocated_bytes(*node->child) : 0;
+    if (node->child != nullptr) {
+      add_allocated(*node->child, bytes);
+    }
   }
-  return bytes;
+}
+
+void give_back(std::map<Device*, std::uint64_t>& bytes) {
+  for (const auto& [device, charged] : bytes) {
+    uncharge(*device, charged);
+  }
+  bytes.clear();
+}
+
+// Takes what all nodes allocate, or nothing.
+CUresult take_allocated(const Graph& graph, std::map<Device*, std::uint64_t>& taken) {
+  std::map<Device*, std::uint64_t> wanted;
+  add_allocated(graph, wanted);
+  for (const auto& [device, bytes] : wanted) {
+    if (const CUresult code = charge(*device, bytes); code != CUDA_SUCCESS) {
+      give_back(taken);
+      return code;
+    }
+    taken[device] = bytes;
+  }
+  return CUDA_SUCCESS;
+}
+
+// The kernels that name a context of another device run there, all side by side with the graph.
+CUresult costs_elsewhere(const Graph& graph, const Context& here, std::map<Context*, Cost>& costs) {
+  for (const auto& node : graph.nodes) {
+    auto* context = reinterpret_cast<Context*>(node->kernel.ctx);
+    if (node->type != CU_GRAPH_NODE_TYPE_KERNEL || context == nullptr || context->device == here.device) {
+      continue;
+    }
+    Cost one;
+    if (const CUresult code = kernel_cost(node->kernel, *context->device->card, one); code != CUDA_SUCCESS) {
+      return code;
+    }
+    Cost& all = costs[context];
+    all.duration_ns += one.duration_ns;
+    all.sms = std::max(all.sms, one.sms);
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult instantiate(CUgraphExec* out, CUgraph handle) {
@@ -107,14 +146,24 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle) {
     if (const CUresult code = graph_costs(graph, card, made->costs); code != CUDA_SUCCESS) {
       return code;
     }
+    for (const auto& node : graph.nodes) {
+      const auto* other = reinterpret_cast<const Context*>(node->kernel.ctx);
+      if (node->type == CU_GRAPH_NODE_TYPE_KERNEL && other != nullptr && other->device != context.device) {
+        made->costs[node->index] = Cost{};
+      }
+    }
     made->whole = total_cost(made->costs, made->before, card);
-    made->charged = allocated_bytes(graph);
-    if (const CUresult code = charge(*context.device, made->charged); code != CUDA_SUCCESS) {
+    if (const CUresult code = costs_elsewhere(graph, context, made->elsewhere); code != CUDA_SUCCESS) {
+      return code;
+    }
+    if (const CUresult code = take_allocated(graph, made->charged); code != CUDA_SUCCESS) {
       return code;
     }
     const std::lock_guard guard(driver().mutex);
-    context.device->graph_memory += made->charged;
-    context.device->graph_memory_high = std::max(context.device->graph_memory_high, context.device->graph_memory);
+    for (const auto& [device, bytes] : made->charged) {
+      device->graph_memory += bytes;
+      device->graph_memory_high = std::max(device->graph_memory_high, device->graph_memory);
+    }
     *out = reinterpret_cast<CUgraphExec>(made.release());
     return CUDA_SUCCESS;
   });
@@ -531,6 +580,12 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle) {
     if (executable == nullptr || executable->device != stream.context->device) {
       return CUDA_ERROR_INVALID_VALUE;
     }
+    for (const auto& [other, cost] : executable->elsewhere) {
+      nvsim::Stream there = {other, 1, 0, 0, 0};
+      if (const CUresult code = nvsim::queue_kernel(there, cost.duration_ns, cost.sms); code != CUDA_SUCCESS) {
+        return code;
+      }
+    }
     return executable->whole.duration_ns == 0
                ? CUDA_SUCCESS
                : nvsim::queue_kernel(stream, executable->whole.duration_ns, executable->whole.sms);
@@ -538,9 +593,13 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle) {
 }
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
   return with_executable(exec, [](Executable& executable) {
-    nvsim::uncharge(*executable.device, executable.charged);
-    const std::lock_guard guard(nvsim::driver().mutex);
-    executable.device->graph_memory -= executable.charged;
+    {
+      const std::lock_guard guard(nvsim::driver().mutex);
+      for (const auto& [device, bytes] : executable.charged) {
+        device->graph_memory -= bytes;
+      }
+    }
+    nvsim::give_back(executable.charged);
     delete &executable;
     return CUDA_SUCCESS;
   });

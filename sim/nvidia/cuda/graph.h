@@ -1,6 +1,7 @@
 // Graphs of kernels and memory, as far as they cost time and memory.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -31,7 +32,8 @@ struct Executable {
   std::vector<Cost> costs;                       // by node
   std::vector<std::vector<std::size_t>> before;  // by node
   Cost whole;
-  std::uint64_t charged = 0;
+  std::map<Device*, std::uint64_t> charged;  // by the device that a node allocates on
+  std::map<Context*, Cost> elsewhere;        // kernels in contexts of other devices, as one piece of work each
 };
 
 std::unique_ptr<Graph> copy_graph(const Graph& graph);

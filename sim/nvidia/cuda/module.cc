@@ -111,6 +111,7 @@ CUresult load(Context& context, const void* image, Module*& out) {
     }
     module->addresses[name] = address;
   }
+  context.code_charged += module->charged;
   out = module.release();
   return CUDA_SUCCESS;
 }
@@ -129,7 +130,16 @@ void unload(Module* module) {
   for (const auto& made : module->addresses) {
     cuMemFree_v2(made.second);
   }
-  uncharge(*module->device, module->charged);
+  // A context that is gone has taken its code along.
+  bool alive = false;
+  {
+    const std::lock_guard guard(driver().mutex);
+    alive = driver().contexts.contains(module->context);
+  }
+  if (alive) {
+    module->context->code_charged -= module->charged;
+    uncharge(*module->device, module->charged);
+  }
   delete module;
 }
 

@@ -12,16 +12,36 @@
 namespace nvsim {
 namespace {
 
-// What cuMemCreate makes. Charged from its creation until the last reference and the last mapping are gone.
+// What a card gives for an allocation, until the last handle of this process that stands for it is gone.
+struct Memory {
+  Device* device = nullptr;
+  std::uint64_t charged = 0;
+  Memory(Device* on, std::uint64_t bytes) : device(on), charged(bytes) {}
+  ~Memory() {
+    if (charged > 0) {
+      uncharge(*device, charged);
+    }
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+};
+
+// A handle: what cuMemCreate makes, and what an import makes anew. Lives until its last reference and mapping are gone.
 struct Physical {
   Device* device = nullptr;  // null: host memory, which no card pays for
   CUmemAllocationProp properties = {};
   std::uint64_t size = 0;
-  std::uint64_t charged = 0;  // 0: imported; its exporter pays
+  std::shared_ptr<Memory> memory;  // null: of the host, or another process pays
   unsigned references = 1;
   unsigned mappings = 0;
   int descriptor = -1;  // of the memory behind shareable allocations
 };
+
+// The shareable allocations of this process, by the file behind them.
+std::map<ino_t, std::weak_ptr<Memory>>& shareable() {
+  static std::map<ino_t, std::weak_ptr<Memory>> all;
+  return all;
+}
 
 Physical* object(CUmemGenericAllocationHandle handle) {
   return std::bit_cast<Physical*>(handle);
@@ -34,9 +54,6 @@ CUmemGenericAllocationHandle handle_of(Physical* physical) {
 void drop_if_unused(Physical* physical) {
   if (physical->references > 0 || physical->mappings > 0) {
     return;
-  }
-  if (physical->charged > 0) {
-    uncharge(*physical->device, physical->charged);
   }
   if (physical->descriptor >= 0) {
     close(physical->descriptor);
@@ -78,7 +95,7 @@ CUresult create(CUmemGenericAllocationHandle* out, std::size_t size, const CUmem
     if (code != CUDA_SUCCESS) {
       return code;
     }
-    physical->charged = size;
+    physical->memory = std::make_shared<Memory>(physical->device, size);
   }
   if ((properties->requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0) {
     physical->descriptor = shareable_memory(*physical);
@@ -86,6 +103,11 @@ CUresult create(CUmemGenericAllocationHandle* out, std::size_t size, const CUmem
       physical->references = 0;
       drop_if_unused(physical.release());
       return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    struct stat info = {};
+    if (fstat(physical->descriptor, &info) == 0) {
+      const std::lock_guard guard(driver().mutex);
+      shareable()[info.st_ino] = physical->memory;
     }
   }
   *out = handle_of(physical.release());
@@ -112,6 +134,14 @@ CUresult import_descriptor(CUmemGenericAllocationHandle* out, int descriptor) {
   physical->properties.location = {CU_MEM_LOCATION_TYPE_DEVICE,
                                    physical->device == nullptr ? 0 : physical->device->ordinal};
   physical->descriptor = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  {
+    // What this process exported itself is the same memory, which this handle keeps too.
+    const std::lock_guard guard(driver().mutex);
+    const auto own = shareable().find(info.st_ino);
+    if (own != shareable().end()) {
+      physical->memory = own->second.lock();
+    }
+  }
   *out = handle_of(physical.release());
   return CUDA_SUCCESS;
 }

@@ -1,5 +1,6 @@
 // Arrays and mipmapped arrays: what one takes is asked of the driver, by making it first without memory behind it.
 #include "guard/preload/memory.h"
+#include "guard/preload/residual.h"
 
 namespace heddle::guard {
 namespace {
@@ -100,7 +101,11 @@ CUresult create(const Shape& shape, Handle* handle, Call call, Undo undo) {
                       0,
                       0,
                       0};
-  if (remember(record)) return result;
+  if (remember(record)) {
+    // The driver pads rows as it likes: what was not told is in its account.
+    if (told == ~uint64_t{0}) measure_residual(rule, Take::kForced);
+    return result;
+  }
   undo();
   uncharge(rule, pages);
   return CUDA_ERROR_OUT_OF_MEMORY;

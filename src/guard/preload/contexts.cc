@@ -4,6 +4,7 @@
 #include "guard/preload/measure.h"
 #include "guard/preload/memory.h"
 #include "guard/preload/pools.h"
+#include "guard/preload/residual.h"
 
 namespace heddle::guard {
 namespace {
@@ -69,6 +70,7 @@ CUresult release_primary(CUdevice device, Call call) {
   own.primary_charged[rule] = 0;
   own.primary_pages[rule] = 0;
   refresh_pools_if_any();
+  measure_if_any(rule);
   return result;
 }
 
@@ -105,6 +107,7 @@ CUresult destroy_context(CUcontext context, Call call) {
   drop_context(key);
   if (known) uncharge(record.device, record.pages);
   refresh_pools_if_any();
+  if (known) measure_if_any(record.device);
   return result;
 }
 

@@ -1,10 +1,11 @@
-// dlsym and dlvsym. What they answer for RTLD_NEXT (and for an error message) depends on who calls, which the C library
-// takes from the return address; so for every name that is not ours the entry points below leave the stack as the
-// caller made it and jump into the real function.
+// dlsym, dlvsym and dlopen. What they answer for RTLD_NEXT (and for an error message) depends on who calls, which the C
+// library takes from the return address; so for every name that is not ours the entry points below leave the stack as
+// the caller made it and jump into the real function.
 #include <dlfcn.h>
 
 #include "guard/preload/driver.h"
 #include "guard/preload/elf.h"
+#include "guard/preload/state.h"
 
 namespace {
 
@@ -44,6 +45,7 @@ void* answer(void* real, void* hook, bool cuda_name, Behind behind) {
 
 }  // namespace
 
+extern "C" void* heddle_guard_dlopen_entry(const char*, int) asm("dlopen");
 extern "C" void* heddle_guard_dlsym_entry(void*, const char*) asm("dlsym");
 extern "C" void* heddle_guard_dlvsym_entry(void*, const char*, const char*) asm("dlvsym");
 
@@ -51,6 +53,7 @@ namespace {
 
 // Programs look dlsym itself up, too: where that would give them the C library's, they get ours.
 void* entry_of_name(const char* name) {
+  if (heddle::guard::same_text(name, "dlopen")) return reinterpret_cast<void*>(&heddle_guard_dlopen_entry);
   if (heddle::guard::same_text(name, "dlsym")) return reinterpret_cast<void*>(&heddle_guard_dlsym_entry);
   if (heddle::guard::same_text(name, "dlvsym")) return reinterpret_cast<void*>(&heddle_guard_dlvsym_entry);
   return nullptr;
@@ -110,6 +113,37 @@ __attribute__((visibility("hidden"), used)) Decision heddle_guard_dlvsym(void* h
 }
 }
 
+namespace {
+
+struct Opening {
+  void* real;
+  long flags;
+};
+
+void* next_dlopen = nullptr;
+
+// The dlopen behind ours, which is the C library's or that of somebody who interposes it, too.
+void* real_next_dlopen() {
+  void* found = __atomic_load_n(&next_dlopen, __ATOMIC_RELAXED);
+  if (found != nullptr) return found;
+  const auto look_up = heddle::guard::real_dlsym();
+  if (look_up != nullptr) found = look_up(RTLD_NEXT, "dlopen");
+  if (found == nullptr) found = reinterpret_cast<void*>(heddle::guard::real_dlopen());
+  __atomic_store_n(&next_dlopen, found, __ATOMIC_RELAXED);
+  return found;
+}
+
+}  // namespace
+
+// A library that is loaded with RTLD_DEEPBIND finds the driver, and dlsym, before us. So where there are limits the
+// flag does not count: its names are looked up as those of any other library.
+extern "C" __attribute__((visibility("hidden"), used)) Opening heddle_guard_dlopen(const char*, int flags) {
+  if ((flags & RTLD_DEEPBIND) != 0 && heddle::guard::config().mode != heddle::guard::Config::Mode::kInert) {
+    flags &= ~RTLD_DEEPBIND;
+  }
+  return {real_next_dlopen(), flags};
+}
+
 #if defined(__x86_64__)
 #define HEDDLE_ENTRY(name, decide)                                             \
   asm(".text\n.globl " #name "\n.type " #name ",@function\n.p2align 4\n" #name \
@@ -127,6 +161,20 @@ __attribute__((visibility("hidden"), used)) Decision heddle_guard_dlvsym(void* h
       " testq %rcx, %rcx\n jnz 1f\n ret\n"                                     \
       "1: jmp *%rax\n"                                                         \
       ".cfi_endproc\n.size " #name ", .-" #name "\n")
+#define HEDDLE_OPEN_ENTRY(name, decide)                                        \
+  asm(".text\n.globl " #name "\n.type " #name ",@function\n.p2align 4\n" #name \
+      ":\n"                                                                    \
+      ".cfi_startproc\n endbr64\n"                                             \
+      " pushq %rdi\n .cfi_adjust_cfa_offset 8\n"                               \
+      " subq $16, %rsp\n .cfi_adjust_cfa_offset 16\n"                          \
+      " call " #decide                                                         \
+      "\n"                                                                     \
+      " movl %edx, %esi\n"                                                     \
+      " addq $16, %rsp\n .cfi_adjust_cfa_offset -16\n"                         \
+      " popq %rdi\n .cfi_adjust_cfa_offset -8\n"                               \
+      " testq %rax, %rax\n jnz 1f\n ret\n"                                     \
+      "1: jmp *%rax\n"                                                         \
+      ".cfi_endproc\n.size " #name ", .-" #name "\n")
 #elif defined(__aarch64__)
 #define HEDDLE_ENTRY(name, decide)                                                                       \
   asm(".text\n.globl " #name "\n.type " #name ",%function\n.p2align 4\n" #name                           \
@@ -142,9 +190,23 @@ __attribute__((visibility("hidden"), used)) Decision heddle_guard_dlvsym(void* h
       " cbnz x17, 1f\n mov x0, x16\n ret\n"                                                              \
       "1: br x16\n"                                                                                      \
       ".cfi_endproc\n.size " #name ", .-" #name "\n")
+#define HEDDLE_OPEN_ENTRY(name, decide)                                                                  \
+  asm(".text\n.globl " #name "\n.type " #name ",%function\n.p2align 4\n" #name                           \
+      ":\n"                                                                                              \
+      ".cfi_startproc\n hint 34\n"                                                                       \
+      " stp x29, x30, [sp, -32]!\n .cfi_def_cfa_offset 32\n .cfi_offset 29, -32\n .cfi_offset 30, -24\n" \
+      " mov x29, sp\n str x0, [sp, 16]\n"                                                                \
+      " bl " #decide                                                                                     \
+      "\n"                                                                                               \
+      " mov x16, x0\n ldr x0, [sp, 16]\n"                                                                \
+      " ldp x29, x30, [sp], 32\n .cfi_def_cfa_offset 0\n .cfi_restore 29\n .cfi_restore 30\n"            \
+      " cbnz x16, 1f\n mov x0, 0\n ret\n"                                                                \
+      "1: br x16\n"                                                                                      \
+      ".cfi_endproc\n.size " #name ", .-" #name "\n")
 #else
 #error "the guard has no dlsym entry for this machine"
 #endif
 
 HEDDLE_ENTRY(dlsym, heddle_guard_dlsym);
 HEDDLE_ENTRY(dlvsym, heddle_guard_dlvsym);
+HEDDLE_OPEN_ENTRY(dlopen, heddle_guard_dlopen);

@@ -80,6 +80,28 @@ extern "C" CUresult cuGetProcAddress_v2_ptsz(const char* symbol, void** function
   CUDA(cuGraphAddNode, "cuGraphAddNode", 12020, 0)                                         \
   CUDA(cuGraphAddNode_v2, "cuGraphAddNode", 12030, 0)                                      \
   CUDA(cuDeviceGraphMemTrim, "cuDeviceGraphMemTrim", 11040, 0)                             \
+  CUDA(cuMemExportToShareableHandle, "cuMemExportToShareableHandle", 10020, 0)             \
+  CUDA(cuMulticastBindMem, "cuMulticastBindMem", 12010, 0)                                 \
+  CUDA(cuMemMapArrayAsync, "cuMemMapArrayAsync", 11010, 0)                                 \
+  CUDA(cuMemMapArrayAsync_ptsz, "cuMemMapArrayAsync", 11010, 1)                            \
+  CUDA(cuModuleLoad, "cuModuleLoad", 2000, 0)                                              \
+  CUDA(cuModuleLoadData, "cuModuleLoadData", 2000, 0)                                      \
+  CUDA(cuModuleLoadDataEx, "cuModuleLoadDataEx", 2010, 0)                                  \
+  CUDA(cuModuleLoadFatBinary, "cuModuleLoadFatBinary", 2000, 0)                            \
+  CUDA(cuModuleUnload, "cuModuleUnload", 2000, 0)                                          \
+  CUDA(cuLibraryLoadData, "cuLibraryLoadData", 12000, 0)                                   \
+  CUDA(cuLibraryLoadFromFile, "cuLibraryLoadFromFile", 12000, 0)                           \
+  CUDA(cuLibraryUnload, "cuLibraryUnload", 12000, 0)                                       \
+  CUDA(cuFuncLoad, "cuFuncLoad", 12040, 0)                                                 \
+  CUDA(cuCtxSetLimit, "cuCtxSetLimit", 3010, 0)                                            \
+  CUDA(cuGreenCtxCreate, "cuGreenCtxCreate", 12040, 0)                                     \
+  CUDA(cuGreenCtxDestroy, "cuGreenCtxDestroy", 12040, 0)                                   \
+  CUDA(cuGraphInstantiate, "cuGraphInstantiate", 10000, 0)                                 \
+  CUDA(cuGraphInstantiate_v2, "cuGraphInstantiate", 11000, 0)                              \
+  CUDA(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040, 0)               \
+  CUDA(cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", 12000, 0)             \
+  CUDA(cuGraphInstantiateWithParams_ptsz, "cuGraphInstantiateWithParams", 12000, 1)        \
+  CUDA(cuGraphExecDestroy, "cuGraphExecDestroy", 10000, 0)                                 \
   CUDA(cuGraphUpload, "cuGraphUpload", 11010, 0)                                           \
   CUDA(cuGraphUpload_ptsz, "cuGraphUpload", 11010, 1)                                      \
   CUDA(cuGraphLaunch, "cuGraphLaunch", 10000, 0)                                           \
@@ -101,6 +123,12 @@ extern "C" CUresult cuGetProcAddress_v2_ptsz(const char* symbol, void** function
   CALL(cuCtxGetDevice)                        \
   CALL(cuCtxPopCurrent_v2)                    \
   CALL(cuCtxPushCurrent_v2)                   \
+  CALL(cuCtxGetLimit)                         \
+  CALL(cuGraphGetNodes)                       \
+  CALL(cuGraphNodeGetType)                    \
+  CALL(cuGraphMemAllocNodeGetParams)          \
+  CALL(cuGraphKernelNodeGetParams_v2)         \
+  CALL(cuGraphChildGraphNodeGetGraph)         \
   CALL(cuDeviceGetCount)                      \
   CALL(cuDeviceGetUuid)                       \
   CALL(cuDeviceGetUuid_v2)                    \

@@ -1,4 +1,5 @@
 // The launch families. Without a compute limit a launch costs one counter.
+#include "guard/preload/graphs.h"
 #include "guard/preload/launch.h"
 #include "guard/preload/memory.h"
 #include "guard/preload/pools.h"
@@ -26,24 +27,59 @@ uint64_t times(unsigned int x, unsigned int y, unsigned int z) {
   return uint64_t{x} * y * z;
 }
 
+// Where work goes: into a stream, and to the devices of further rules.
+struct Work {
+  CUstream stream;
+  bool per_thread;
+  uint32_t further_rules;
+};
+
+constexpr uint32_t kMostGates = 1 + HEDDLE_GUARD_MAX_DEVICES;
+
+// The gates of all devices that a launch runs on, one after the other: none is held while another is waited for.
+class Gates {
+ public:
+  template <typename Key>
+  void pass(const Work& work, Key key) {
+    const Config& c = config();
+    const int own = current_rule();
+    for (int rule = 0; rule < static_cast<int>(c.device_count); ++rule) {
+      if (rule != own && (work.further_rules >> rule & 1) == 0) continue;
+      if (c.devices[rule].cores_percent != 0)
+        tickets_[count_++] = admit(rule, Launch{key(), work.stream, work.per_thread});
+    }
+  }
+  void leave(bool launched) {
+    for (uint32_t i = 0; i < count_; ++i) after_launch(tickets_[i], launched);
+  }
+  [[nodiscard]] bool any() const { return count_ != 0; }
+
+ private:
+  Ticket tickets_[kMostGates] = {};
+  uint32_t count_ = 0;
+};
+
 template <typename Key, typename Call>
-CUresult launch(CUstream stream, bool per_thread, Key key, Call call) {
+CUresult launch(const Work& work, Key key, Call call) {
   const Entry entry;
   if (entry.nested()) return call();
   count_launch();
-  const Config& c = config();
-  if (!c.any_compute_limit) return call();
-  Ticket ticket{};
+  if (!config().any_compute_limit) return call();
+  Gates gates;
   {
-    const StreamContext there(stream);
-    const int rule = current_rule();
-    if (rule >= 0 && c.devices[rule].cores_percent != 0) ticket = admit(rule, Launch{key(), stream, per_thread});
+    const StreamContext there(work.stream);
+    gates.pass(work, key);
   }
   const CUresult result = call();
-  if (ticket.device_plus_one == 0) return result;
-  const StreamContext there(stream);
-  after_launch(ticket, result == CUDA_SUCCESS);
+  if (!gates.any()) return result;
+  const StreamContext there(work.stream);
+  gates.leave(result == CUDA_SUCCESS);
   return result;
+}
+
+template <typename Key, typename Call>
+CUresult launch(CUstream stream, bool per_thread, Key key, Call call) {
+  return launch(Work{stream, per_thread, 0}, key, call);
 }
 
 template <typename Real>
@@ -83,9 +119,17 @@ CUresult launch_cooperative(Real real, bool per_thread, CUfunction f, unsigned i
 template <typename Real>
 CUresult launch_graph(Real real, bool per_thread, CUgraphExec graph, CUstream stream) {
   if (real == nullptr) return kNoSuchFunction;
+  bool room = true;
+  {
+    const Entry entry;
+    room = entry.nested() || reserve_graph(graph);
+  }
+  if (!room) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto key = [&] { return key_of(graph, 0, 0, 0x67726170); };
   const CUresult result =
-      launch(stream, per_thread, [&] { return key_of(graph, 0, 0, 0x67726170); }, [&] { return real(graph, stream); });
-  refresh_graph_memory();
+      launch(Work{stream, per_thread, rules_of_graph(graph)}, key, [&] { return real(graph, stream); });
+  const Entry entry;
+  if (!entry.nested()) settle_graph(graph);
   return result;
 }
 
@@ -131,15 +175,23 @@ HEDDLE_EXPORT CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int
                             stream, params);
 }
 
-// One launch over several devices: the gate is that of the current one, so that no device's admission is held while
-// another's is waited for.
+// One launch over several devices passes the gate of each.
 HEDDLE_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* list, unsigned int count,
                                                             unsigned int flags) {
   const auto real = cuda().cuLaunchCooperativeKernelMultiDevice;
   if (real == nullptr) return kNoSuchFunction;
   if (list == nullptr || count == 0) return real(list, count, flags);
+  uint32_t further = 0;
+  {
+    const Entry entry;
+    for (unsigned int i = 1; !entry.nested() && config().any_compute_limit && i < count; ++i) {
+      const StreamContext there(list[i].hStream);
+      const int rule = current_rule();
+      if (rule >= 0) further |= uint32_t{1} << rule;
+    }
+  }
   return launch(
-      list[0].hStream, false,
+      Work{list[0].hStream, false, further},
       [&] {
         return key_of(list[0].function, times(list[0].gridDimX, list[0].gridDimY, list[0].gridDimZ),
                       times(list[0].blockDimX, list[0].blockDimY, list[0].blockDimZ), list[0].sharedMemBytes);
@@ -176,19 +228,6 @@ HEDDLE_EXPORT CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) {
 HEDDLE_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec graph, CUstream stream) {
   return launch_graph(cuda().cuGraphLaunch_ptsz, true, graph, stream);
 }
-
-#define HEDDLE_GRAPH_UPLOAD(name)                                   \
-  HEDDLE_EXPORT CUresult name(CUgraphExec graph, CUstream stream) { \
-    const auto real = cuda().name;                                  \
-    if (real == nullptr) return kNoSuchFunction;                    \
-    const Entry entry;                                              \
-    const CUresult result = real(graph, stream);                    \
-    if (!entry.nested()) refresh_graph_memory();                    \
-    return result;                                                  \
-  }
-HEDDLE_GRAPH_UPLOAD(cuGraphUpload)
-HEDDLE_GRAPH_UPLOAD(cuGraphUpload_ptsz)
-#undef HEDDLE_GRAPH_UPLOAD
 
 #define HEDDLE_STREAM_END(name)                      \
   HEDDLE_EXPORT CUresult name(CUstream stream) {     \

@@ -6,6 +6,16 @@
 
 namespace heddle::guard {
 
+inline constexpr unsigned kMostProcesses = 128;
+
+// NVML opened for good (in the account of the process). False: there is none.
+bool open_account(Account& account);
+// Its device of a rule. False: it does not see it.
+bool account_device(Account& account, int rule);
+
+// Our pid as the vendor's account has it, as far as that can be known here; 0: it cannot.
+uint32_t host_pid();
+
 // Looks at the processes that NVML sees on a rule's device, before and after a context is made. Does nothing where the
 // limits or an earlier measurement of the tenant already say what a context takes.
 class ContextMeasurement {
@@ -24,28 +34,16 @@ class ContextMeasurement {
   uint64_t finish();
 
  private:
-  static constexpr unsigned kMost = 128;
-  struct Nvml {
-    decltype(&::nvmlInit_v2) init;
-    decltype(&::nvmlShutdown) shutdown;
-    decltype(&::nvmlDeviceGetCount_v2) count;
-    decltype(&::nvmlDeviceGetHandleByIndex_v2) device;
-    decltype(&::nvmlDeviceGetUUID) uuid;
-    decltype(&::nvmlDeviceGetComputeRunningProcesses_v3) processes;
-  };
-
-  bool open();
-  bool find_device();
   bool was_absent(uint32_t pid) const;
   uint64_t own_entry(const nvmlProcessInfo_t* list, unsigned count) const;
   uint64_t least_new_entry(const nvmlProcessInfo_t* list, unsigned count) const;
 
   int rule_;
   bool ready_ = false;
-  Nvml nvml_{};
+  NvmlAccount nvml_{};
   nvmlDevice_t device_ = nullptr;
   unsigned before_count_ = 0;
-  uint32_t before_[kMost];
+  uint32_t before_[kMostProcesses];
 };
 
 }  // namespace heddle::guard

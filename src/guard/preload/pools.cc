@@ -1,6 +1,8 @@
 #include "guard/preload/pools.h"
 
+#include "guard/preload/graphs.h"
 #include "guard/preload/memory.h"
+#include "guard/preload/residual.h"
 #include "guard/preload/stream_context.h"
 
 namespace heddle::guard {
@@ -51,6 +53,24 @@ bool refresh_graphs(Process& own) {
     shrunk = shrunk || own.graph_pages[rule] < before;
   }
   return shrunk;
+}
+
+// What the driver has reserved for graphs on a rule's device and uses for none, in pages.
+uint64_t graph_memory_unused(int rule) {
+  const auto query = cuda().cuDeviceGetGraphMemAttribute;
+  int count = 0;
+  if (query == nullptr || cuda().cuDeviceGetCount == nullptr || cuda().cuDeviceGetCount(&count) != CUDA_SUCCESS)
+    return 0;
+  for (CUdevice device = 0; device < count; ++device) {
+    cuuint64_t reserved = 0;
+    cuuint64_t used = 0;
+    if (rule_of(device) != rule || query(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved) != CUDA_SUCCESS ||
+        query(device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used) != CUDA_SUCCESS || used > reserved) {
+      continue;
+    }
+    return (reserved - used) >> HEDDLE_GUARD_PAGE_SHIFT;
+  }
+  return 0;
 }
 
 bool refresh_locked(Process& own) {
@@ -210,6 +230,7 @@ CUresult free_async(Real real, CUdeviceptr address, CUstream stream) {
 void after_wait(CUresult result, Waited what, uint64_t handle) {
   refresh_pools_if_any();
   if (result == CUDA_SUCCESS) waited_for(what, handle);
+  measure_now_and_then(current_rule());
 }
 
 }  // namespace
@@ -223,6 +244,23 @@ bool refresh_pools() {
 void refresh_pools_if_any() {
   Process& own = process();
   if (__atomic_load_n(&own.pools_charged, __ATOMIC_RELAXED) != 0) refresh_pools();
+}
+
+uint64_t graph_pages(int rule) {
+  return __atomic_load_n(&process().graph_pages[rule], __ATOMIC_RELAXED);
+}
+
+bool make_graph_room(int rule, uint64_t pages) {
+  Process& own = process();
+  const Lock lock(own.pool_lock);
+  bool room = charge_once(rule, pages);
+  if (!room) {
+    sweep_dead();
+    refresh_locked(own);
+    room = charge_once(rule, pages);
+  }
+  if (room) own.graph_pages[rule] += pages;
+  return room || graph_memory_unused(rule) >= pages;
 }
 
 void refresh_graph_memory() {
@@ -375,7 +413,10 @@ HEDDLE_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device) {
   if (real == nullptr) return kNoSuchFunction;
   const Entry entry;
   const CUresult result = real(device);
-  if (!entry.nested() && result == CUDA_SUCCESS) refresh_graph_memory();
+  if (!entry.nested() && result == CUDA_SUCCESS) {
+    graphs_were_trimmed();
+    refresh_graph_memory();
+  }
   return result;
 }
 

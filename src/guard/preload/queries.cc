@@ -3,6 +3,7 @@
 
 #include "guard/preload/memory.h"
 #include "guard/preload/pools.h"
+#include "guard/preload/residual.h"
 
 namespace heddle::guard {
 namespace {
@@ -17,6 +18,7 @@ bool share_of(int rule, Share* share) {
   if (!accounted(rule) || config().devices[rule].whole_card) return false;
   sweep_dead();
   refresh_pools_if_any();
+  measure_now_and_then(rule);
   const uint64_t charged = ledger::total_pages(*config().usage, static_cast<uint32_t>(rule)) * kPageBytes;
   share->total = config().devices[rule].limit_bytes;
   share->charged = charged < share->total ? charged : share->total;

@@ -240,6 +240,7 @@ heddle_guard_slot* claim_slot(Process& own) {
   }
   heddle_guard_slot& slot = usage.slots[index];
   ledger::store(slot.dead_start_time, 0);
+  ledger::store(slot.host_pid, 0);
   ledger::store(slot.launches, 0);
   ledger::store(slot.throttled_ns, 0);
   for (heddle_guard_charge& device : slot.devices) {

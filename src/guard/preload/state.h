@@ -66,6 +66,26 @@ inline constexpr uint32_t kMaxPools = 256;
 
 struct Compute;
 
+struct NvmlAccount {
+  decltype(&::nvmlInit_v2) init;
+  decltype(&::nvmlShutdown) shutdown;
+  decltype(&::nvmlDeviceGetCount_v2) count;
+  decltype(&::nvmlDeviceGetHandleByIndex_v2) device;
+  decltype(&::nvmlDeviceGetUUID) uuid;
+  decltype(&::nvmlDeviceGetComputeRunningProcesses_v3) processes;
+};
+
+// The vendor's account of this process, and what was charged because of it (residual.h). Pages.
+struct Account {
+  pthread_mutex_t lock;
+  int32_t state;  // 0: not opened yet; 1: open; -1: there is none
+  NvmlAccount nvml;
+  nvmlDevice_t devices[HEDDLE_GUARD_MAX_DEVICES];
+  uint64_t residual[HEDDLE_GUARD_MAX_DEVICES];
+  uint32_t keeps;  // exported memory was kept charged
+  int64_t measured_ns[HEDDLE_GUARD_MAX_DEVICES];
+};
+
 // Zero is its initial state.
 struct Process {
   uint32_t slot_plus_one;
@@ -83,12 +103,16 @@ struct Process {
   uint32_t pool_count;
   uint32_t pools_charged;      // a hint: some pool holds a charge
   uint32_t graph_memory_seen;  // a graph with allocation nodes was made
+  uint32_t graphs_seen;        // some executable graph allocates, or runs on several devices
+  pthread_mutex_t graph_lock;
+  Table graphs;  // what executable graphs allocate and where they run
   uint64_t graph_pages[HEDDLE_GUARD_MAX_DEVICES];
   pthread_mutex_t context_lock;
   uint64_t primary_pages[HEDDLE_GUARD_MAX_DEVICES];
   uint32_t primary_charged[HEDDLE_GUARD_MAX_DEVICES];
   uint64_t primary_context[HEDDLE_GUARD_MAX_DEVICES];
   uint64_t block_bytes[HEDDLE_GUARD_MAX_DEVICES];
+  Account account;
   pthread_mutex_t compute_lock;
   Compute* compute;
 };

@@ -1,11 +1,15 @@
 // Virtual memory management: a handle is charged once, when it is made, however often it is mapped, and given back when
-// its last reference and its last mapping are gone. Imported handles are charged where they were made.
+// its last reference and its last mapping are gone. Imported handles are charged where they were made. One that was
+// exported, or bound to something whose end is not seen, may live on: it stays charged until the vendor's account of
+// this process shows that it is gone.
 #include "guard/preload/memory.h"
+#include "guard/preload/residual.h"
 
 namespace heddle::guard {
 namespace {
 
-// Record of a handle: count = references, more = mappings, pages = charged. Handles may be zero, keys may not.
+// Record of a handle: count = references, more = mappings, pages = charged, kind = 1: others may hold it. Handles may
+// be zero, keys may not.
 uint64_t key_of(CUmemGenericAllocationHandle handle) {
   return handle + 1;
 }
@@ -16,7 +20,18 @@ void give_back_if_last(Process& own, uint64_t key) {
   if (handle == nullptr || handle->count != 0 || handle->more != 0) return;
   const Record gone = *handle;
   own.handles.erase(handle);
-  uncharge(gone.device, gone.pages);
+  if (gone.kind != 0) {
+    keep_charged(gone.device, gone.pages);
+  } else {
+    uncharge(gone.device, gone.pages);
+  }
+}
+
+void mark_shared(CUmemGenericAllocationHandle handle) {
+  Process& own = process();
+  const Lock lock(own.table_lock);
+  Record* known = own.handles.find(key_of(handle));
+  if (known != nullptr && known->pages != 0) known->kind = 1;
 }
 
 void add_reference(CUmemGenericAllocationHandle handle) {
@@ -71,14 +86,52 @@ HEDDLE_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   const Entry entry;
   if (entry.nested()) return real(handle);
   Process& own = process();
-  const Lock lock(own.table_lock);
-  const CUresult result = real(handle);
-  Record* known = result == CUDA_SUCCESS ? own.handles.find(key_of(handle)) : nullptr;
-  if (known == nullptr || known->count == 0) return result;
-  --known->count;
-  give_back_if_last(own, key_of(handle));
+  CUresult result = CUDA_SUCCESS;
+  {
+    const Lock lock(own.table_lock);
+    result = real(handle);
+    Record* known = result == CUDA_SUCCESS ? own.handles.find(key_of(handle)) : nullptr;
+    if (known == nullptr || known->count == 0) return result;
+    --known->count;
+    give_back_if_last(own, key_of(handle));
+  }
+  measure_kept();
   return result;
 }
+
+// Before the call: from then on somebody else may hold it.
+HEDDLE_EXPORT CUresult cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle handle,
+                                                    CUmemAllocationHandleType type, unsigned long long flags) {
+  const auto real = cuda().cuMemExportToShareableHandle;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  if (!entry.nested()) mark_shared(handle);
+  return real(out, handle, type, flags);
+}
+
+HEDDLE_EXPORT CUresult cuMulticastBindMem(CUmemGenericAllocationHandle group, size_t group_offset,
+                                          CUmemGenericAllocationHandle handle, size_t offset, size_t bytes,
+                                          unsigned long long flags) {
+  const auto real = cuda().cuMulticastBindMem;
+  if (real == nullptr) return kNoSuchFunction;
+  const Entry entry;
+  if (!entry.nested()) mark_shared(handle);
+  return real(group, group_offset, handle, offset, bytes, flags);
+}
+
+#define HEDDLE_MAP_ARRAY(name)                                                                             \
+  HEDDLE_EXPORT CUresult name(CUarrayMapInfo* list, unsigned int count, CUstream stream) {                 \
+    const auto real = cuda().name;                                                                         \
+    if (real == nullptr) return kNoSuchFunction;                                                           \
+    const Entry entry;                                                                                     \
+    for (unsigned int i = 0; !entry.nested() && list != nullptr && i < count; ++i) {                       \
+      if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP) mark_shared(list[i].memHandle.memHandle); \
+    }                                                                                                      \
+    return real(list, count, stream);                                                                      \
+  }
+HEDDLE_MAP_ARRAY(cuMemMapArrayAsync)
+HEDDLE_MAP_ARRAY(cuMemMapArrayAsync_ptsz)
+#undef HEDDLE_MAP_ARRAY
 
 HEDDLE_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
   const auto real = cuda().cuMemRetainAllocationHandle;
@@ -127,20 +180,23 @@ HEDDLE_EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
   const Entry entry;
   if (entry.nested()) return real(address, bytes);
   Process& own = process();
-  const Lock lock(own.table_lock);
-  const CUresult result = real(address, bytes);
-  if (result != CUDA_SUCCESS) return result;
-  // One call may end several mappings that lie side by side.
-  for (uint64_t at = address; at < address + bytes;) {
-    Record* mapping = own.mappings.find(at);
-    if (mapping == nullptr || mapping->bytes == 0) break;
-    const Record gone = *mapping;
-    own.mappings.erase(mapping);
-    at += gone.bytes;
-    Record* handle = own.handles.find(gone.context);
-    if (handle != nullptr && handle->more > 0) --handle->more;
-    give_back_if_last(own, gone.context);
+  {
+    const Lock lock(own.table_lock);
+    const CUresult result = real(address, bytes);
+    if (result != CUDA_SUCCESS) return result;
+    // One call may end several mappings that lie side by side.
+    for (uint64_t at = address; at < address + bytes;) {
+      Record* mapping = own.mappings.find(at);
+      if (mapping == nullptr || mapping->bytes == 0) break;
+      const Record gone = *mapping;
+      own.mappings.erase(mapping);
+      at += gone.bytes;
+      Record* handle = own.handles.find(gone.context);
+      if (handle != nullptr && handle->more > 0) --handle->more;
+      give_back_if_last(own, gone.context);
+    }
   }
-  return result;
+  measure_kept();
+  return CUDA_SUCCESS;
 }
 }

@@ -1,0 +1,113 @@
+#include "guard/preload/residual.h"
+
+#include <dlfcn.h>
+
+#include "guard/preload/elf.h"
+#include "guard/preload/measure.h"
+
+namespace heddle::guard {
+namespace {
+
+constexpr int64_t kDistance = 1000000000;
+constexpr int kTries = 4;
+
+// The charge of our own slot.
+uint64_t charged_pages(int rule) {
+  const heddle_guard_slot* slot = own_slot();
+  return slot != nullptr ? ledger::charge_pages(ledger::load(slot->devices[rule].charge)) : 0;
+}
+
+// What NVML says that this process holds; ~0: it does not say.
+uint64_t vendor_pages(Account& account, int rule) {
+  if (!open_account(account) || !account_device(account, rule)) return ~uint64_t{0};
+  nvmlProcessInfo_t list[kMostProcesses];
+  unsigned count = kMostProcesses;
+  if (account.nvml.processes(account.devices[rule], &count, list) != NVML_SUCCESS || count > kMostProcesses) {
+    return ~uint64_t{0};
+  }
+  const uint32_t host = host_pid();
+  const uint32_t own = own_pid();
+  uint64_t bytes = ~uint64_t{0};
+  for (unsigned i = 0; i < count; ++i) {
+    if (host != 0 && list[i].pid == host) return pages_of(list[i].usedGpuMemory);
+    if (host != 0 && list[i].pid == own) bytes = list[i].usedGpuMemory;
+  }
+  // A process without context and memory is not listed.
+  if (bytes == ~uint64_t{0}) return host != 0 ? 0 : bytes;
+  return pages_of(bytes);
+}
+
+struct Measured {
+  bool told;
+  int64_t beyond;  // pages that the vendor has more than we have charged; less than zero: fewer
+};
+
+Measured measure(Account& account, int rule) {
+  for (int i = 0; i < kTries; ++i) {
+    const uint64_t before = charged_pages(rule);
+    const uint64_t vendor = vendor_pages(account, rule);
+    if (vendor == ~uint64_t{0}) return {false, 0};
+    // Another thread that allocated meanwhile makes the two incomparable.
+    if (charged_pages(rule) == before) return {true, static_cast<int64_t>(vendor) - static_cast<int64_t>(before)};
+  }
+  return {false, 0};
+}
+
+}  // namespace
+
+bool measure_residual(int rule, Take take) {
+  if (!accounted(rule)) return true;
+  Account& account = process().account;
+  const Lock lock(account.lock);
+  account.measured_ns[rule] = now_ns();
+  const Measured found = measure(account, rule);
+  if (!found.told) return true;
+  const int64_t wanted = static_cast<int64_t>(account.residual[rule]) + found.beyond;
+  const uint64_t pages = wanted > 0 ? static_cast<uint64_t>(wanted) : 0;
+  if (pages > account.residual[rule]) {
+    if (!charge_once(rule, pages - account.residual[rule], take)) return false;
+  } else {
+    uncharge(rule, account.residual[rule] - pages);
+  }
+  account.residual[rule] = pages;
+  return true;
+}
+
+void measure_kept() {
+  Process& own = process();
+  if (__atomic_load_n(&own.account.keeps, __ATOMIC_RELAXED) == 0) return;
+  for (uint32_t rule = 0; rule < config().device_count; ++rule) measure_if_any(static_cast<int>(rule));
+}
+
+void measure_if_any(int rule) {
+  if (accounted(rule) && __atomic_load_n(&process().account.residual[rule], __ATOMIC_RELAXED) != 0) {
+    measure_residual(rule, Take::kForced);
+  }
+}
+
+void measure_now_and_then(int rule) {
+  if (!accounted(rule)) return;
+  const int64_t last = __atomic_load_n(&process().account.measured_ns[rule], __ATOMIC_RELAXED);
+  // Nothing to look for before something was loaded.
+  if (last != 0 && now_ns() - last > kDistance) measure_residual(rule, Take::kForced);
+}
+
+void expect_residual() {
+  for (int64_t& measured : process().account.measured_ns) {
+    int64_t never = 0;
+    __atomic_compare_exchange_n(&measured, &never, 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  }
+}
+
+void add_residual(int rule, uint64_t pages) {
+  Account& account = process().account;
+  const Lock lock(account.lock);
+  account.residual[rule] += pages;
+}
+
+void keep_charged(int rule, uint64_t pages) {
+  __atomic_store_n(&process().account.keeps, 1, __ATOMIC_RELAXED);
+  add_residual(rule, pages);
+}
+
+}  // namespace heddle::guard
