@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs upstream's own test tables for DRA (k8s.io/dynamic-resource-allocation, version in go.mod) against `heddle`: the
-# allocator's with every gate and with the default gates, its ordering tables, and the selectors'. The last line is
-# "N passed, N failed, N skipped".
+# allocator's with every gate and with the default gates, its ordering tables, and the selectors'. Then NVIDIA's MIG tables
+# (mig/) against the catalogue's. The last line is "N passed, N failed, N skipped".
 #
 # The module is copied from the module cache at run time; overlay/ holds the few files that call our command line instead.
 # Of the copy is changed what no command line can tell: quantities are compared as values, an empty list is none, and the
@@ -44,6 +44,8 @@ run() { # name, arguments of go test
 run "every gate" ./structured/ -run '^TestHeddleAllocator$'
 HEDDLE_CONFORMANCE=default run "default gates" ./structured/ -run '^TestHeddleAllocator$'
 run "selectors" ./cel/ -run '^TestHeddleCEL$'
+cd "$here/mig"
+CGO_CFLAGS=-w run "MIG tables" .
 # Cases are the second level of names.
 count() { grep -cE "^    --- $1: [^/]+/[^/]+ " "$log" || true; }
 failed=$(count FAIL)

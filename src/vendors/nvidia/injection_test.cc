@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <map>
+#include <set>
 
 #include "base/file.h"
+#include "catalog/catalog.h"
 #include "vendors/nvidia/paths.h"
 
 namespace heddle::vendors::nvidia {
@@ -66,6 +68,32 @@ TEST_F(InjectionTest, MountsDriverFilesUnderEachOfTheirNamesAndNothingElse) {
   EXPECT_EQ(by_container_path(*injection), expected);
   ASSERT_EQ(injection->environment.size(), 1U);
   EXPECT_EQ(injection->environment[0].second, "void");
+}
+
+// The catalogue is what users read; what is injected must be what it says.
+TEST_F(InjectionTest, InjectsWhatTheCatalogueSays) {
+  const auto catalog = catalog::Catalog::built_in();
+  ASSERT_TRUE(catalog) << catalog.error().text();
+  const catalog::Vendor* vendor = catalog->find_vendor("nvidia");
+  ASSERT_NE(vendor, nullptr);
+  std::set<std::string> nodes;
+  for (const catalog::DeviceNode& node : vendor->nodes) {
+    if (node.per != "driver") continue;
+    nodes.insert(node.path);
+    touch(node.path);
+  }
+  std::vector<std::pair<std::string, std::string>> variables;
+  for (const catalog::Variable& variable : vendor->variables) {
+    if (!variable.in_claim.empty()) variables.emplace_back(variable.name, variable.in_claim);
+  }
+  const auto injection = common_injection(options_);
+  ASSERT_TRUE(injection) << injection.error().text();
+  std::set<std::string> injected;
+  for (const auto& mount : injection->mounts) {
+    if (mount.container_path.starts_with("/dev/")) injected.insert(mount.container_path);
+  }
+  EXPECT_EQ(injected, nodes);
+  EXPECT_EQ(injection->environment, variables);
 }
 
 TEST_F(InjectionTest, ASimulatedDeviceIsAWritableMountAndARealOneADevice) {
