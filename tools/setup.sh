@@ -14,7 +14,7 @@ build_packages=(
   python3-pip  # tools/fetch_headers.sh
   # libraries
   libfmt-dev libcli11-dev libyaml-cpp-dev libsimdjson-dev nlohmann-json3-dev libcurl4-openssl-dev libboost1.81-dev
-  libssl-dev libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev prometheus-cpp-dev libexpected-dev
+  libssl-dev libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libexpected-dev
   libre2-dev libsqlite3-dev libseccomp-dev
   # the build configures its tests too
   libgtest-dev libgmock-dev libbenchmark-dev
