@@ -177,10 +177,12 @@ void Reconciler::Impl::claim_changed(const std::string& key) {
 
 void Reconciler::Impl::upsert_claim(model::ResourceClaim claim) {
   const std::string key = claim.meta.key();
-  const bool allocated = claim.allocation.has_value();
+  // What was planned is counted already, so its confirmation over-commits nothing.
+  const model::Allocation* plan = ledger.planned(key);
+  const bool news = claim.allocation && (plan == nullptr || plan->results != claim.allocation->results);
   const Ledger::Change change = ledger.upsert(std::move(claim));
   if (change == Ledger::Change::kNone) return;
-  if (change == Ledger::Change::kAllocation && allocated) audit_due = true;
+  if (change == Ledger::Change::kAllocation && news) audit_due = true;
   claim_changed(key);
 }
 

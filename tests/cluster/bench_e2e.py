@@ -27,7 +27,7 @@ from harness.heddle import Heddle  # noqa: E402
 from harness.process import Failed, wait_until  # noqa: E402
 
 DEVICES = 8
-CREATORS = 4
+CREATORS = 16
 STOCK_DRIVER = "stock.example.com"
 RAISED_QPS = 5000
 
@@ -148,7 +148,7 @@ class Bench:
         in_parallel(range(self.nodes), make)
 
     def run(self, create, describe):
-        """Creates all pods and waits until all are bound; returns pods per second."""
+        """Creates all pods and waits until all are bound; returns pods a second, and requests and CPU a pod."""
         self.count += 1
         namespace = f"bench-{self.count}"
         self.api.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
@@ -160,18 +160,19 @@ class Bench:
             (self.profiles / f"{namespace}.before").write_bytes(self.api.request("GET", "metrics", raw=True))
         before, start = self.cpu_seconds(), time.monotonic()
         in_parallel(range(self.pods), lambda n: create(namespace, f"pod-{n}"), self.creators)
-        created = time.monotonic() - start
+        created, bound = time.monotonic() - start, len(watch.names)
         seconds = watch.wait(self.pods, 600, describe) - start
         after = self.cpu_seconds()
-        used = ", ".join(f"{name} {after[name] - before.get(name, 0):.1f}" for name in after)
-        print(f"{namespace}: {seconds:.1f} s, all created after {created:.1f} s; seconds of CPU: {used}", flush=True)
+        used = {name: (after[name] - before.get(name, 0)) * 1000 / self.pods for name in after}
+        print(f"{namespace}: {seconds:.1f} s, all created after {created:.1f} s, {bound} bound by then", flush=True)
+        print(f"  ms of CPU a pod: {', '.join(f'{name} {each:.1f}' for name, each in used.items())}")
         if self.profiles:
             (self.profiles / f"{namespace}.after").write_bytes(self.api.request("GET", "metrics", raw=True))
-        more = (request_counts(self.api) - requests).most_common()
-        each = ", ".join(f"{name} {count / self.pods:.2f}" for name, count in more if count > self.pods / 20)
-        print(f"  requests a pod: {sum(count for _, count in more) / self.pods:.2f}: {each}", flush=True)
+        more = {name: count / self.pods for name, count in (request_counts(self.api) - requests).most_common()}
+        print(f"  requests a pod: {', '.join(f'{name} {each:.2f}' for name, each in more.items() if each > 0.05)}", flush=True)
         self.clear(namespace)
-        return self.pods / seconds
+        return {"pods_per_second": self.pods / seconds, "requests_per_pod": sum(more.values()),
+                "cpu_ms_per_pod": sum(used.values())}
 
     def cpu_seconds(self):
         """Of each program so far; tells what binds, and can be compared on a machine that others use too."""
@@ -228,7 +229,7 @@ def schedule(arguments):
         if arguments.only != "heddle":
             bench.stock_slices()
             for prefix, qps in limits:
-                numbers[prefix + "stock_pods_per_second"] = bench.stock(qps)
+                numbers.update({f"{prefix}stock_{name}": value for name, value in bench.stock(qps).items()})
             bench.remove_stock_slices()
         if arguments.only != "stock":
             bench.heddle.install_objects()
@@ -238,7 +239,7 @@ def schedule(arguments):
             bench.heddle.wait_leading()
             bench.heddle.wait_webhook()
             for prefix, qps in limits:
-                numbers[prefix + "pods_per_second"] = bench.ours(qps)
+                numbers.update({prefix + name: value for name, value in bench.ours(qps).items()})
             numbers["controller.rss_mib"] = controller.rss_mib()
             bench.heddle.stop()
         for prefix, _ in limits:
