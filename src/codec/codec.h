@@ -13,6 +13,7 @@
 #include "model/claim.h"
 #include "model/device.h"
 #include "model/pod.h"
+#include "model/volume.h"
 
 namespace heddle::codec {
 
@@ -21,6 +22,8 @@ Result<model::Node> parse_node(std::string_view json);
 Result<model::ResourceSlice> parse_slice(std::string_view json);
 Result<model::DeviceClass> parse_class(std::string_view json);
 Result<model::ResourceClaim> parse_claim(std::string_view json);
+Result<model::PersistentVolume> parse_volume(std::string_view json);
+Result<model::PersistentVolumeClaim> parse_volume_claim(std::string_view json);
 Result<model::ClaimSpec> parse_claim_spec(std::string_view json);
 Result<model::Allocation> parse_allocation(std::string_view json);
 

@@ -114,7 +114,7 @@ TEST(CodecTest, ANodeIsRead) {
     "conditions":[{"type":"DiskPressure","status":"False"},{"type":"Ready","status":"True"}]}})");
   ASSERT_TRUE(node.has_value()) << node.error().text();
   EXPECT_TRUE(node->unschedulable);
-  EXPECT_TRUE(node->ready);
+  EXPECT_EQ(node->ready, model::Node::Ready::kTrue);
   EXPECT_EQ(node->taints.at(0).key, "k");
   EXPECT_EQ(node->allocatable.at("memory").value(), int64_t{32} << 30);
 }
@@ -165,6 +165,36 @@ TEST(CodecTest, ShareConfigIsExact) {
   EXPECT_FALSE(
       parse_share_config(R"({"apiVersion":"heddle.dev/v1alpha1","kind":"ShareConfig","memory":1})").has_value());
   EXPECT_EQ(parse_share_config(R"({"apiVersion":"x/v1","kind":"Other"})").value(), std::nullopt);
+}
+
+TEST(PodTest, WhatDecidesWhetherItCanBind) {
+  const auto pod = parse_pod(R"({"metadata":{"name":"p","namespace":"ns"},
+    "spec":{"hostNetwork":true,
+      "resources":{"limits":{"cpu":"2"}},
+      "initContainers":[{"name":"side","restartPolicy":"Always","ports":[{"containerPort":9}]}],
+      "containers":[{"name":"a","ports":[{"hostPort":80,"hostIP":"10.0.0.1","protocol":"UDP"},{"containerPort":81}]}],
+      "volumes":[{"name":"x","persistentVolumeClaim":{"claimName":"data"}},{"name":"y","ephemeral":{}},{"name":"z"}]},
+    "status":{"allocatedResources":{"cpu":"1"},
+      "containerStatuses":[{"name":"a","allocatedResources":{"cpu":"1"},"resources":{"requests":{"cpu":"3"}}}]}})");
+  ASSERT_TRUE(pod.has_value()) << pod.error().text();
+  EXPECT_EQ(model::host_ports(*pod),
+            (std::vector<model::HostPort>{{"", "", 9}, {"10.0.0.1", "UDP", 80}, {"", "", 81}}));
+  EXPECT_EQ(pod->volume_claims, (std::vector<std::string>{"data", "p-y"}));
+  EXPECT_EQ(pod->pod_level_limits.at("cpu").to_string(), "2");
+  EXPECT_EQ(pod->allocated->at("cpu").to_string(), "1");
+  EXPECT_FALSE(pod->actuated.has_value());
+  EXPECT_FALSE(pod->containers[0].allocated.has_value()) << "the sidecar has no status";
+  EXPECT_EQ(pod->containers[1].actuated->at("cpu").to_string(), "3");
+}
+
+TEST(VolumeTest, WhatTiesItToNodes) {
+  const auto volume =
+      parse_volume(R"({"metadata":{"name":"pv"},"spec":{"nodeAffinity":{"required":{"nodeSelectorTerms":[
+    {"matchExpressions":[{"key":"zone","operator":"In","values":["a"]}]}]}}}})");
+  ASSERT_TRUE(volume.has_value());
+  EXPECT_EQ(volume->node_affinity->terms.at(0).match_expressions.at(0).values, std::vector<std::string>{"a"});
+  EXPECT_FALSE(parse_volume(R"({"metadata":{"name":"pv"}})")->node_affinity.has_value());
+  EXPECT_EQ(parse_volume_claim(R"({"metadata":{"name":"c"},"spec":{"volumeName":"pv"}})")->volume_name, "pv");
 }
 
 }  // namespace

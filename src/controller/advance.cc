@@ -300,7 +300,7 @@ void Reconciler::Impl::grant(PodRecord& record, const Wants& wants) {
   for (const Want& want : wants.ours) {
     if (node.empty()) node = node_of(*want.claim);
   }
-  if (!node.empty()) set_usage(record.pod.meta.uid, node, model::effective_requests(record.pod));
+  if (!node.empty()) set_usage(record.pod, node);
   std::vector<std::string> parts;
   for (const Want& want : wants.ours) {
     for (const model::DeviceResult& result : want.claim->allocation->results) {

@@ -13,21 +13,7 @@ namespace {
 std::string signature_of(const PodRecord& record) {
   std::string out;
   for (const dialects::ContainerRequest& request : record.requests) out += codec::claim_spec_json(request.spec) + "\n";
-  const model::Pod& pod = record.pod;
-  for (const auto& [key, value] : pod.node_selector) out += key + "=" + value + "\n";
-  if (pod.required_node_affinity) {
-    for (const model::NodeSelectorTerm& term : pod.required_node_affinity->terms) {
-      for (const auto* list : {&term.match_expressions, &term.match_fields}) {
-        out += "|";
-        for (const model::Requirement& requirement : *list) {
-          out += requirement.key + std::to_string(static_cast<int>(requirement.op));
-          for (const std::string& value : requirement.values) out += "," + value;
-        }
-      }
-    }
-  }
-  for (const model::Toleration& t : pod.tolerations) out += "~" + t.key + t.op + t.value + t.effect;
-  for (const auto& [name, amount] : model::effective_requests(pod)) out += "\n" + name + std::to_string(amount);
+  out += engine::fit_signature(record.pod);
   return out;
 }
 
@@ -66,12 +52,13 @@ void Reconciler::Impl::emit(PodRecord* record, WriteKind kind, const std::string
   out.push_back({id, kind, std::move(request)});
 }
 
-void Reconciler::Impl::set_usage(const std::string& uid, const std::string& node,
-                                 std::map<std::string, int64_t> amounts) {
+void Reconciler::Impl::set_usage(const model::Pod& pod, const std::string& node) {
+  const std::string& uid = pod.meta.uid;
+  Usage usage{node, model::effective_requests(pod), model::host_ports(pod)};
   const auto it = usages.find(uid);
-  if (it != usages.end() && it->second.node == node && it->second.amounts == amounts) return;
-  ledger.state().upsert_pod_usage(uid, node, amounts);
-  usages.insert_or_assign(uid, Usage{node, std::move(amounts)});
+  if (it != usages.end() && it->second == usage) return;
+  ledger.state().upsert_pod_usage(uid, node, usage.amounts, usage.ports);
+  usages.insert_or_assign(uid, std::move(usage));
 }
 
 void Reconciler::Impl::forget_usage(const std::string& uid) {
@@ -82,7 +69,7 @@ void Reconciler::Impl::forget_usage(const std::string& uid) {
 void Reconciler::Impl::account_usage(const model::Pod& pod) {
   if (pod.finished()) return forget_usage(pod.meta.uid);
   if (pod.node_name.empty()) return;
-  set_usage(pod.meta.uid, pod.node_name, model::effective_requests(pod));
+  set_usage(pod, pod.node_name);
 }
 
 void Reconciler::Impl::index_claims(const PodRecord& record) {

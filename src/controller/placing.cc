@@ -52,7 +52,7 @@ void Reconciler::Impl::assigned(PodRecord& record, const std::vector<Want>& open
     allocation.timestamp = clock.now();
     ledger.plan(open[i].key, std::move(allocation));
   }
-  set_usage(pod.meta.uid, outcome.node, model::effective_requests(pod));
+  set_usage(pod, outcome.node);
   pending.erase(order_of(pod));
   advance(record);
 }

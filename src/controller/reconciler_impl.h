@@ -66,7 +66,7 @@ struct Reconciler::Impl {
   void upsert_pod(model::Pod pod);
   void remove_pod(const std::string& key, const std::string& uid);
   void account_usage(const model::Pod& pod);
-  void set_usage(const std::string& uid, const std::string& node, std::map<std::string, int64_t> amounts);
+  void set_usage(const model::Pod& pod, const std::string& node);
   void forget_usage(const std::string& uid);
   void notice_plain_pod(const model::Pod& pod);
   void index_claims(const PodRecord& record);
@@ -127,6 +127,8 @@ struct Reconciler::Impl {
   struct Usage {
     std::string node;
     std::map<std::string, int64_t> amounts;
+    std::vector<model::HostPort> ports;
+    friend bool operator==(const Usage&, const Usage&) = default;
   };
   using Order = std::tuple<int64_t, int64_t, std::string>;  // -priority, created, key
   static Order order_of(const model::Pod& pod) {

@@ -20,6 +20,7 @@
 #include "model/claim.h"
 #include "model/device.h"
 #include "model/pod.h"
+#include "model/volume.h"
 
 namespace heddle::engine {
 
@@ -41,11 +42,12 @@ struct ClaimRequest {
 
 // A pod that waits, with the claims that still need devices. All are placed on one node, or none is.
 struct PlacementRequest {
-  const model::Pod* pod = nullptr;            // node constraints and plain resources; borrowed for the call
-  std::vector<ClaimRequest> claims;           // in pod order
-  std::optional<std::string> pinned_node;     // the node of claims that are allocated already
-  std::optional<std::string> preferred_node;  // nominated by kube-scheduler
-  std::vector<std::string> excluded_nodes;    // nodes that failed this pod before
+  const model::Pod* pod = nullptr;               // node constraints and plain resources; borrowed for the call
+  std::vector<ClaimRequest> claims;              // in pod order
+  std::optional<std::string> pinned_node;        // the node of claims that are allocated already
+  std::optional<std::string> preferred_node;     // nominated by kube-scheduler
+  std::vector<std::string> excluded_nodes;       // nodes that failed this pod before
+  std::vector<model::VolumeReach> volumes = {};  // of the pod's bound volumes, where they are known
 };
 
 // Why a pod cannot start now. `code` is a stable word (Capacity, Selector, NodeFit, Excluded, Class, Taint, Quota ...),
@@ -66,6 +68,9 @@ struct Infeasible {  // fits on no node of this fleet, even empty
   std::vector<Reason> reasons;
 };
 using Outcome = std::variant<Assigned, Waiting, Infeasible>;
+
+// Equal texts: equal answers of place() to the same claims and volumes, as far as the pod itself decides.
+std::string fit_signature(const model::Pod& pod);
 
 // A device that is granted beyond its capacity, with the claims that hold it, oldest allocation first.
 struct OverCommit {
@@ -107,8 +112,9 @@ class State {
   // A claim with an allocation is a grant; without one it only frees what it held. Keyed by uid.
   void upsert_claim(const model::ResourceClaim& claim);
   void remove_claim(const std::string& uid);
-  // Plain resources (cpu, memory, ...) of pods that are bound or assumed on a node. Keyed by pod uid.
-  void upsert_pod_usage(const std::string& pod_uid, const std::string& node, std::map<std::string, int64_t> usage);
+  // Plain resources (cpu, memory, ...) and ports of pods that are bound or assumed on a node. Keyed by pod uid.
+  void upsert_pod_usage(const std::string& pod_uid, const std::string& node, std::map<std::string, int64_t> usage,
+                        std::vector<model::HostPort> ports = {});
   void remove_pod_usage(const std::string& pod_uid);
 
   // Where the request can go. Best fit: the node and the card that are left with the least free after the grant.

@@ -23,10 +23,11 @@ struct Verdict {
   Bar bar = Bar::kNone;
   std::optional<Shortage> shortage;  // now
   std::optional<Shortage> never;     // even without other pods
+  std::optional<model::HostPort> port;
   bool devices_now = false;
   bool devices_ever = false;  // with all devices free
 
-  [[nodiscard]] bool possible() const { return bar != Bar::kSelector && bar != Bar::kPinned && !never && devices_ever; }
+  [[nodiscard]] bool possible() const { return !is_final(bar) && !never && devices_ever; }
 };
 
 class Explainer {
@@ -35,9 +36,10 @@ class Explainer {
 
   Result<Outcome> run() {
     for (const auto& [name, node] : placement_.state.inventory.nodes()) {
-      Verdict verdict{.node = &node, .bar = placement_.bar_of(node), .shortage = {}, .never = {}};
+      Verdict verdict{.node = &node, .bar = placement_.bar_of(node), .shortage = {}, .never = {}, .port = {}};
       verdict.shortage = placement_.shortage_of(node, false);
       verdict.never = placement_.shortage_of(node, true);
+      verdict.port = placement_.port_conflict_on(node);
       HEDDLE_TRY(verdict.devices_ever, placement_.devices_fit(node, {.all_free = true, .instead = {}}));
       if (verdict.devices_ever) {
         HEDDLE_TRY(verdict.devices_now, placement_.devices_fit(node, {}));
@@ -49,6 +51,7 @@ class Explainer {
     if (!possible) return infeasible();
     HEDDLE_CHECK_OK(add_capacity());
     add_node_shortages();
+    add_port_conflicts();
     add_bars();
     return Outcome(Waiting{std::move(reasons_)});
   }
@@ -222,11 +225,28 @@ class Explainer {
                     others > 1 ? fmt::format("; {} more nodes are short too", others - 1) : ""));
   }
 
+  // Open nodes where only a port is taken.
+  void add_port_conflicts() {
+    std::vector<std::string> names;
+    std::optional<model::HostPort> port;
+    for (const Verdict& verdict : verdicts_) {
+      if (!verdict.possible() || verdict.bar != Bar::kNone || !verdict.port || verdict.shortage) continue;
+      if (!verdict.devices_now && !reasons_.empty()) continue;
+      if (!port) port = verdict.port;
+      names.push_back(verdict.node->view.node);
+    }
+    if (names.empty()) return;
+    add("NodeFit",
+        fmt::format("host port {}/{} is taken on {}; fits when the pod that has it ends, or without hostPort",
+                    port->port, port->protocol.empty() ? "TCP" : port->protocol, list_names(names)));
+  }
+
   // Nodes that would do, but are closed to this pod for now. They are named only where opening them would help, or
   // where nothing else explains the waiting.
   void add_bars() {
     add_bar(Bar::kExcluded, "Excluded", "failed this pod before and {} tried again later");
     add_bar(Bar::kCordoned, "NodeFit", "{} marked unschedulable");
+    add_bar(Bar::kNotReady, "NodeFit", "{} not ready");
     add_bar(Bar::kTaint, "NodeFit", "{} a taint that the pod does not tolerate");
   }
 
@@ -234,7 +254,8 @@ class Explainer {
     std::vector<std::string> names;
     for (const Verdict& verdict : verdicts_) {
       if (!verdict.possible() || verdict.bar != bar) continue;
-      if ((verdict.devices_now && !verdict.shortage) || reasons_.empty()) names.push_back(verdict.node->view.node);
+      if ((verdict.devices_now && !verdict.shortage && !verdict.port) || reasons_.empty())
+        names.push_back(verdict.node->view.node);
     }
     if (names.empty()) return;
     const bool has = bar == Bar::kTaint;
@@ -354,11 +375,13 @@ class Explainer {
   void explain_nodes() {
     const Verdict* closest = nullptr;
     std::vector<std::string> unmatched;
+    std::vector<std::string> unreachable;
     for (const Verdict& verdict : verdicts_) {
       if (!verdict.devices_ever) continue;
       if (verdict.bar == Bar::kPinned) continue;
       if (verdict.bar == Bar::kSelector) unmatched.push_back(verdict.node->view.node);
-      if (verdict.bar == Bar::kSelector || !verdict.never) continue;
+      if (verdict.bar == Bar::kVolume) unreachable.push_back(verdict.node->view.node);
+      if (is_final(verdict.bar) || !verdict.never) continue;
       if (closest == nullptr || verdict.never->allocatable > closest->never->allocatable) closest = &verdict;
     }
     if (closest != nullptr) {
@@ -368,6 +391,14 @@ class Explainer {
     if (!unmatched.empty()) {
       add("NodeFit", fmt::format("the pod's nodeSelector or required node affinity excludes {}, which {} such devices",
                                  list_names(unmatched), unmatched.size() == 1 ? "has" : "have"));
+    }
+    if (!unreachable.empty()) {
+      const std::vector<model::VolumeReach>& volumes = placement_.request.volumes;
+      const auto& node = placement_.state.inventory.nodes().at(unreachable.front()).node;
+      const auto volume = std::find_if(volumes.begin(), volumes.end(),
+                                       [&](const model::VolumeReach& v) { return !model::reachable(v, node); });
+      add("NodeFit", fmt::format("volume {} of claim {} cannot be reached from {}", volume->volume, volume->claim,
+                                 list_names(unreachable)));
     }
     if (reasons_.empty()) {
       add("NodeFit", fmt::format("the pod is tied to node {}, which cannot serve it",

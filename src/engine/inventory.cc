@@ -62,12 +62,13 @@ bool Inventory::upsert_node(model::Node node) {
   NodeEntry& entry = nodes_[node.meta.name];
   const bool is_new = entry.node.meta.name.empty();
   const bool same = !is_new && entry.node.meta.labels == node.meta.labels && entry.node.taints == node.taints &&
-                    entry.node.unschedulable == node.unschedulable &&
+                    entry.node.unschedulable == node.unschedulable && entry.node.ready == node.ready &&
                     entry.node.declared_features == node.declared_features &&
                     entry.node.allocatable == node.allocatable;
   if (same) return false;
   const bool relabelled = is_new || entry.node.meta.labels != node.meta.labels;
   entry.allocatable = amounts_of(node.allocatable);
+  entry.taints = model::effective_taints(node);
   entry.node = std::move(node);
   entry.view.node = entry.node.meta.name;
   entry.view.declared_features = entry.node.declared_features;

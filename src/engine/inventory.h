@@ -20,9 +20,11 @@ namespace heddle::engine {
 
 struct NodeEntry {
   model::Node node;
+  std::vector<model::Taint> taints;            // model::effective_taints
   std::map<std::string, int64_t> allocatable;  // cpu in milli-units; empty: the node does not say
   std::map<std::string, int64_t> used;         // by pods
   int64_t pods = 0;
+  std::map<std::string, std::vector<model::HostPort>> ports;  // taken by pods that take some, by pod uid
   allocator::NodeView view;
   // What stays free on the node's devices, in millionths of a device; ties go to the fuller node.
   mutable int64_t free_millionths = 0;

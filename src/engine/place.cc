@@ -118,6 +118,7 @@ Result<std::vector<Prospect>> prospects(Placement& placement) {
   std::vector<Prospect> result;
   for (const auto& [name, node] : placement.state.inventory.nodes()) {
     if (placement.bar_of(node) != Bar::kNone || placement.shortage_of(node, false)) continue;
+    if (placement.port_conflict_on(node)) continue;
     HEDDLE_TRY(const std::optional<Prospect> prospect, prospect_of(placement, node));
     if (prospect) result.push_back(*prospect);
   }
@@ -179,52 +180,6 @@ Result<std::optional<Best>> best_of(Placement& placement) {
 
 }  // namespace
 
-Bar Placement::bar_of(const NodeEntry& node) const {
-  const std::string& name = node.view.node;
-  if (request.pinned_node && *request.pinned_node != name) return Bar::kPinned;
-  if (request.pod != nullptr && !model::matches_node(*request.pod, node.node)) return Bar::kSelector;
-  const auto tolerated = [&](const model::Taint& taint) {
-    return request.pod != nullptr &&
-           std::any_of(request.pod->tolerations.begin(), request.pod->tolerations.end(),
-                       [&](const model::Toleration& toleration) { return model::tolerates(toleration, taint); });
-  };
-  const bool cordoned =
-      node.node.unschedulable &&
-      !tolerated({.key = "node.kubernetes.io/unschedulable", .value = {}, .effect = "NoSchedule", .added = {}});
-  if (cordoned) return Bar::kCordoned;
-  for (const model::Taint& taint : node.node.taints) {
-    if (taint.effect != "NoSchedule" && taint.effect != "NoExecute") continue;
-    if (!tolerated(taint)) return Bar::kTaint;
-  }
-  const auto& excluded = request.excluded_nodes;
-  return std::find(excluded.begin(), excluded.end(), name) == excluded.end() ? Bar::kNone : Bar::kExcluded;
-}
-
-std::optional<Shortage> Placement::shortage_of(const NodeEntry& node, bool empty_node) const {
-  if (node.allocatable.empty() || request.pod == nullptr) return std::nullopt;
-  const PodUsage* own = nullptr;
-  const auto known = state.pods.find(request.pod->meta.uid);
-  if (known != state.pods.end() && known->second.node == node.view.node) own = &known->second;
-  const auto short_of = [&](const std::string& resource, int64_t needed, int64_t used) -> std::optional<Shortage> {
-    const auto found = node.allocatable.find(resource);
-    const int64_t total = found == node.allocatable.end() ? 0 : found->second;
-    if (empty_node) used = 0;
-    if (needed <= total - used) return std::nullopt;
-    return Shortage{resource, needed, std::max<int64_t>(total - used, 0), total};
-  };
-  if (node.allocatable.contains("pods")) {
-    if (auto missing = short_of("pods", 1, node.pods - (own != nullptr ? 1 : 0))) return missing;
-  }
-  for (const auto& [resource, needed] : needs) {
-    if (needed <= 0) continue;
-    const auto used = node.used.find(resource);
-    int64_t others = used == node.used.end() ? 0 : used->second;
-    if (own != nullptr && own->usage.contains(resource)) others -= own->usage.at(resource);
-    if (auto missing = short_of(resource, needed, others)) return missing;
-  }
-  return std::nullopt;
-}
-
 Result<bool> Placement::devices_fit(const NodeEntry& node, const Assumption& assumption) {
   HEDDLE_TRY(const auto solution, solve_on(*this, node, assumption));
   return solution.has_value();
@@ -257,8 +212,12 @@ Result<RequestOutlook> outlook_of(const NodeEntry& node, Alternative& alternativ
 Result<Outcome> State::place(const PlacementRequest& request, SeededRandom& random) const {
   HEDDLE_TRY(const std::vector<allocator::ClaimInput> inputs, claim_inputs(*impl_, request));
   HEDDLE_TRY(auto claims, allocator::prepare(inputs, impl_->classes, impl_->cache, impl_->options));
-  Placement placement{.state = *impl_, .request = request, .claims = std::move(claims), .needs = {}, .policy = {}};
-  if (request.pod != nullptr) placement.needs = model::effective_requests(*request.pod);
+  Placement placement{
+      .state = *impl_, .request = request, .claims = std::move(claims), .needs = {}, .ports = {}, .policy = {}};
+  if (request.pod != nullptr) {
+    placement.needs = model::effective_requests(*request.pod);
+    placement.ports = model::host_ports(*request.pod);
+  }
   HEDDLE_TRY(const std::optional<Best> best, best_of(placement));
   if (!best) return explain(placement);
   Assigned assigned{.node = best->node->view.node, .allocations = {}};

@@ -11,11 +11,22 @@ State::Impl::Impl(std::string driver) : managed_driver(std::move(driver)), inven
   options.forbidden_taints.emplace_back("heddle.dev/foreign-owner");
 }
 
-void State::Impl::charge_pod(const PodUsage& usage, int64_t sign) {
+void State::Impl::index_extended_resources() {
+  extended_resources.clear();
+  for (const auto& [name, device_class] : classes) {
+    extended_resources.insert("deviceclass.resource.kubernetes.io/" + name);
+    if (!device_class.extended_resource_name.empty()) extended_resources.insert(device_class.extended_resource_name);
+  }
+}
+
+void State::Impl::charge_pod(const std::string& uid, const PodUsage& usage, int64_t sign) {
   const auto node = inventory.nodes().find(usage.node);
   if (node == inventory.nodes().end()) return;
   node->second.pods += sign;
   for (const auto& [resource, amount] : usage.usage) node->second.used[resource] += sign * amount;
+  if (usage.ports.empty()) return;
+  if (sign > 0) node->second.ports[uid] = usage.ports;
+  if (sign < 0) node->second.ports.erase(uid);
 }
 
 State::State(std::string managed_driver) : impl_(std::make_unique<Impl>(std::move(managed_driver))) {}
@@ -30,7 +41,7 @@ void State::upsert_node(model::Node node) {
   ++impl_->generation;
   if (!is_new) return;
   for (const auto& [uid, usage] : impl_->pods) {
-    if (usage.node == name) impl_->charge_pod(usage, 1);
+    if (usage.node == name) impl_->charge_pod(uid, usage, 1);
   }
 }
 
@@ -50,12 +61,14 @@ void State::remove_slice(const std::string& name) {
 void State::upsert_class(model::DeviceClass device_class) {
   const std::string name = device_class.meta.name;
   impl_->classes.insert_or_assign(name, std::move(device_class));
+  impl_->index_extended_resources();
   impl_->cache.clear();
   ++impl_->generation;
 }
 
 void State::remove_class(const std::string& name) {
   if (impl_->classes.erase(name) == 0) return;
+  impl_->index_extended_resources();
   impl_->cache.clear();
   ++impl_->generation;
 }
@@ -73,23 +86,23 @@ void State::remove_claim(const std::string& uid) {
   if (!changed.empty()) ++impl_->generation;
 }
 
-void State::upsert_pod_usage(const std::string& pod_uid, const std::string& node,
-                             std::map<std::string, int64_t> usage) {
+void State::upsert_pod_usage(const std::string& pod_uid, const std::string& node, std::map<std::string, int64_t> usage,
+                             std::vector<model::HostPort> ports) {
   PodUsage& known = impl_->pods[pod_uid];
   const bool is_new = known.node.empty();
-  if (!is_new && known.node == node && known.usage == usage) return;
+  if (!is_new && known.node == node && known.usage == usage && known.ports == ports) return;
   if (!is_new) {
-    impl_->charge_pod(known, -1);
+    impl_->charge_pod(pod_uid, known, -1);
     ++impl_->generation;
   }
-  known = {node, std::move(usage)};
-  impl_->charge_pod(known, 1);
+  known = {node, std::move(usage), std::move(ports)};
+  impl_->charge_pod(pod_uid, known, 1);
 }
 
 void State::remove_pod_usage(const std::string& pod_uid) {
   const auto known = impl_->pods.find(pod_uid);
   if (known == impl_->pods.end()) return;
-  impl_->charge_pod(known->second, -1);
+  impl_->charge_pod(pod_uid, known->second, -1);
   impl_->pods.erase(known);
   ++impl_->generation;
 }

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,12 +18,14 @@ namespace heddle::engine {
 struct PodUsage {
   std::string node;
   std::map<std::string, int64_t> usage;
+  std::vector<model::HostPort> ports;
 };
 
 struct State::Impl {
   explicit Impl(std::string driver);
 
-  void charge_pod(const PodUsage& usage, int64_t sign);
+  void index_extended_resources();
+  void charge_pod(const std::string& uid, const PodUsage& usage, int64_t sign);
 
   std::string managed_driver;
   allocator::Options options;
@@ -31,6 +34,7 @@ struct State::Impl {
   Ledger ledger;
   Inventory inventory;
   allocator::ClassMap classes;
+  std::set<std::string> extended_resources;  // that classes stand for
   std::map<std::string, PodUsage> pods;
   uint64_t generation = 1;
 };
@@ -40,10 +44,15 @@ enum class Bar {
   kNone,
   kPinned,    // other claims of the pod are on another node
   kSelector,  // nodeSelector or required affinity
+  kVolume,    // a bound volume of the pod cannot be reached
   kTaint,
   kCordoned,
+  kNotReady,
   kExcluded,
 };
+
+// True for what no running work and no operator's help on that node would change for this pod.
+[[nodiscard]] bool is_final(Bar bar);
 
 struct Shortage {
   std::string resource;
@@ -58,11 +67,15 @@ struct Placement {
   const PlacementRequest& request;
   std::vector<allocator::PreparedClaim> claims;
   std::map<std::string, int64_t> needs;  // plain resources of the pod
+  std::vector<model::HostPort> ports;    // of the node, that the pod takes
   allocator::BestFit policy;
 
   [[nodiscard]] Bar bar_of(const NodeEntry& node) const;
   // The first plain resource that is short; nothing when all fit. With empty_node the pods on it are not counted.
   [[nodiscard]] std::optional<Shortage> shortage_of(const NodeEntry& node, bool empty_node) const;
+  [[nodiscard]] bool served_by_devices(const NodeEntry& node, const std::string& resource) const;
+  // The first port that another pod of the node has.
+  [[nodiscard]] std::optional<model::HostPort> port_conflict_on(const NodeEntry& node) const;
   [[nodiscard]] Result<bool> devices_fit(const NodeEntry& node, const allocator::Assumption& assumption);
 };
 

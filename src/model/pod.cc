@@ -2,49 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
 #include <string_view>
 
 namespace heddle::model {
 namespace {
-
-using Amounts = std::map<std::string, int64_t>;
-
-// Requests that say more than int64 holds are larger than any node: the largest number keeps that meaning.
-int64_t add_saturated(int64_t a, int64_t b) {
-  int64_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
-}
-
-int64_t amount_of(const std::string& resource, const Quantity& quantity) {
-  const auto amount = resource == "cpu" ? quantity.milli_value() : quantity.value();
-  return amount.value_or(quantity.sign() < 0 ? 0 : std::numeric_limits<int64_t>::max());
-}
-
-void add_to(Amounts& sum, const Amounts& more) {
-  for (const auto& [resource, amount] : more) sum[resource] = add_saturated(sum[resource], amount);
-}
-
-void raise_to(Amounts& most, const Amounts& other) {
-  for (const auto& [resource, amount] : other) most[resource] = std::max(most[resource], amount);
-}
-
-Amounts amounts_of(const ResourceList& list) {
-  Amounts amounts;
-  for (const auto& [resource, quantity] : list) amounts[resource] = amount_of(resource, quantity);
-  return amounts;
-}
-
-// The API server fills a missing request from the limit; a pod that has not been there yet means the same.
-Amounts requests_of(const Container& container) {
-  Amounts amounts = amounts_of(container.limits);
-  for (const auto& [resource, quantity] : container.requests) amounts[resource] = amount_of(resource, quantity);
-  return amounts;
-}
-
-bool is_pod_level_resource(std::string_view resource) {
-  return resource == "cpu" || resource == "memory" || resource.starts_with("hugepages-");
-}
 
 std::optional<int64_t> parse_int(const std::string& text) {
   int64_t value = 0;
@@ -92,32 +53,6 @@ bool matches(const NodeSelectorTerm& term, const Node& node) {
 
 }  // namespace
 
-std::map<std::string, int64_t> effective_requests(const Pod& pod) {
-  Amounts result;
-  Amounts sidecars;
-  Amounts init;
-  for (const Container& container : pod.containers) {
-    Amounts amounts = requests_of(container);
-    if (!container.init) {
-      add_to(result, amounts);
-    } else if (container.sidecar) {
-      // A sidecar runs beside everything that starts after it, and beside the containers.
-      add_to(result, amounts);
-      add_to(sidecars, amounts);
-      raise_to(init, sidecars);
-    } else {
-      add_to(amounts, sidecars);
-      raise_to(init, amounts);
-    }
-  }
-  raise_to(result, init);
-  for (const auto& [resource, quantity] : pod.pod_level_requests) {
-    if (is_pod_level_resource(resource)) result[resource] = amount_of(resource, quantity);
-  }
-  add_to(result, amounts_of(pod.overhead));
-  return result;
-}
-
 bool matches(const NodeSelector& selector, const Node& node) {
   return std::any_of(selector.terms.begin(), selector.terms.end(),
                      [&](const NodeSelectorTerm& term) { return matches(term, node); });
@@ -133,6 +68,43 @@ bool best_effort(const Pod& pod) {
          std::none_of(pod.containers.begin(), pod.containers.end(), [&](const Container& container) {
            return counts(container.requests) || counts(container.limits);
          });
+}
+
+std::vector<HostPort> host_ports(const Pod& pod) {
+  std::vector<HostPort> ports;
+  for (const Container& container : pod.containers) {
+    if (container.init && !container.sidecar) continue;
+    for (const HostPort& port : container.host_ports) {
+      if (port.port > 0) ports.push_back(port);
+    }
+  }
+  return ports;
+}
+
+bool conflict(const HostPort& a, const HostPort& b) {
+  const auto protocol = [](const HostPort& port) {
+    return port.protocol.empty() ? "TCP" : std::string_view(port.protocol);
+  };
+  const auto everywhere = [](const HostPort& port) { return port.ip.empty() || port.ip == "0.0.0.0"; };
+  if (a.port != b.port || protocol(a) != protocol(b)) return false;
+  return everywhere(a) || everywhere(b) || a.ip == b.ip;
+}
+
+std::vector<Taint> effective_taints(const Node& node) {
+  std::vector<Taint> taints;
+  const auto add = [&](const char* key) {
+    const bool known = std::any_of(taints.begin(), taints.end(), [&](const Taint& taint) {
+      return taint.key == key && taint.effect == "NoSchedule";
+    });
+    if (!known) taints.push_back({.key = key, .value = {}, .effect = "NoSchedule", .added = {}});
+  };
+  for (const Taint& taint : node.taints) {
+    if (taint.effect == "NoSchedule" || taint.effect == "NoExecute") taints.push_back(taint);
+  }
+  if (node.unschedulable) add(kUnschedulableTaint);
+  if (node.ready == Node::Ready::kFalse) add(kNotReadyTaint);
+  if (node.ready == Node::Ready::kUnknown) add(kUnreachableTaint);
+  return taints;
 }
 
 bool matches_node(const Pod& pod, const Node& node) {

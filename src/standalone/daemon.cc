@@ -77,7 +77,7 @@ Result<void> Daemon::load() {
   const std::lock_guard lock(mutex_);
   model::Node node;
   node.meta.name = machine_.node;
-  node.ready = true;
+  node.ready = model::Node::Ready::kTrue;
   state_.upsert_node(std::move(node));
   state_.upsert_class(device_class());
   for (const auto& slice : machine_.slices) state_.upsert_slice(slice);
