@@ -41,6 +41,7 @@ struct Dispatch {
   int operator()(const UninstallArgs& args) const { return uninstall(args, context); }
   int operator()(const TranslateArgs& args) const { return translate(args); }
   int operator()(const AllocateArgs& args) const { return allocate(args); }
+  int operator()(const PlanArgs& args) const { return plan(args); }
   int operator()(const CelArgs& args) const { return evaluate_cel(args); }
   int operator()(const CatalogArgs& args) const { return show_catalog(args); }
   int operator()(const VersionArgs&) const { return version(); }

@@ -25,6 +25,7 @@ struct Raw {
   UninstallArgs uninstall;
   TranslateArgs translate;
   AllocateArgs allocate;
+  PlanArgs plan;
   CelArgs cel;
   CatalogArgs catalog;
   std::vector<std::string> catalog_words;
@@ -191,6 +192,21 @@ CLI::App* add_allocate(CLI::App& app, Raw& raw) {
       "Example:\n  kubectl get nodes,resourceslices,deviceclasses,resourceclaims -A -o json > all.json\n"
       "  heddle allocate -f all.json --node node-1 -o json\n\n"
       "Exit 0 with a List of the claims allocated, 2 when they cannot be, 3 for bad input and errors of selectors.");
+  return verb;
+}
+
+CLI::App* add_plan(CLI::App& app, Raw& raw) {
+  auto* verb = app.add_subcommand("plan", "Show where the pending pods of a fleet would run, and why the others wait");
+  verb->add_option("-f,--file", raw.plan.files,
+                   "Nodes, ResourceSlices, DeviceClasses, ResourceClaims and their templates, Pods, ResourceQuotas, "
+                   "PersistentVolumes and their claims, as kubectl prints them, YAML or JSON; - is standard input; may "
+                   "be given more than once")
+      ->required();
+  verb->add_option("-o,--output", raw.output, "table or json")->check(one_of({"table", "json"}));
+  verb->footer(
+      "Example:\n  kubectl get nodes,resourceslices,deviceclasses,resourceclaims,pods,resourcequotas -A -o yaml > "
+      "fleet.yaml\n  heddle plan -f fleet.yaml -f new-pods.yaml\n\n"
+      "Exit 0 when every pod has a place, 2 when one has to wait, 3 for bad input.");
   return verb;
 }
 
@@ -444,6 +460,7 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   const auto* uninstall = add_uninstall(app, raw);
   const auto* translate = add_translate(app, raw);
   const auto* allocate = add_allocate(app, raw);
+  const auto* plan = add_plan(app, raw);
   const auto* evaluate = add_cel(app, raw);
   const auto* catalog = add_catalog(app, raw);
   const auto* version = app.add_subcommand("version", "Print the version");
@@ -472,6 +489,8 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   if (*translate) return Args(raw.translate);
   if (*allocate) return Args(raw.allocate);
   if (*catalog) return finish_catalog(raw);
+  raw.plan.output = output;
+  if (*plan) return Args(raw.plan);
   raw.cel.environment = raw.cel_environment == "new" ? cel::Mode::kNew : cel::Mode::kStored;
   if (*evaluate) return Args(raw.cel);
   if (*worker) return Args(raw.worker);

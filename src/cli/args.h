@@ -68,6 +68,11 @@ struct AllocateArgs {
   std::string feature_gates;
 };
 
+struct PlanArgs {
+  std::vector<std::string> files;
+  Output output = Output::kTable;
+};
+
 struct CelArgs {
   std::string expression;
   std::string device_file;
@@ -93,7 +98,7 @@ struct VendorWorkerArgs {
 };
 
 using Args = std::variant<UpArgs, RunArgs, PsArgs, ExplainArgs, CancelArgs, DownArgs, UninstallArgs, TranslateArgs,
-                          AllocateArgs, CelArgs, CatalogArgs, VersionArgs, VendorWorkerArgs>;
+                          AllocateArgs, PlanArgs, CelArgs, CatalogArgs, VersionArgs, VendorWorkerArgs>;
 
 // Text to print instead of doing something: help (exit 0), or what is wrong with the command line (exit 1).
 struct Message {

@@ -7,57 +7,16 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "cli/layout.h"
 #include "standalone/job.h"
 
 namespace heddle::cli {
 namespace {
 
 using Json = nlohmann::json;
-using Rows = std::vector<std::vector<std::string>>;
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 constexpr size_t kBar = 24;
-
-// Columns of the text on a terminal, for the texts that appear here: bytes that do not continue a UTF-8 sequence.
-size_t columns(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-// A command line may hold control characters, which must not reach the terminal.
-std::string printable(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
-  return out;
-}
-
-std::string cut(const std::string& text, int width) {
-  if (width <= 0 || columns(text) <= static_cast<size_t>(width)) return text;
-  std::string out;
-  size_t used = 0;
-  for (const char c : text) {
-    if ((c & 0xC0) != 0x80 && ++used > static_cast<size_t>(width) - 3) break;
-    out += c;
-  }
-  return out + "...";
-}
-
-std::string layout(const Rows& rows, int width) {
-  std::vector<size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns(row[i]));
-  }
-  std::string out;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      line += row[i];
-      if (i + 1 < row.size()) line += std::string(widths[i] - columns(row[i]) + 2, ' ');
-    }
-    out += cut(line, width) + "\n";
-  }
-  return out;
-}
 
 std::string mebibytes(int64_t bytes) {
   return fmt::format("{}Mi", bytes / kMebibyte);

@@ -25,6 +25,7 @@ int down(const DownArgs& args, const Context& context);
 int uninstall(const UninstallArgs& args, const Context& context);
 int translate(const TranslateArgs& args);
 int allocate(const AllocateArgs& args);
+int plan(const PlanArgs& args);
 int evaluate_cel(const CelArgs& args);
 int show_catalog(const CatalogArgs& args);
 int version();

@@ -12,7 +12,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kMaxDepth = 64;
-constexpr int64_t kMaxNodes = 1'000'000;  // a document of aliases to aliases is small and means billions
 
 // Thrown by convert() only, and caught in yaml_to_json().
 struct TooLarge {
@@ -37,7 +36,7 @@ Json scalar(const YAML::Node& node) {
 
 Json convert(const YAML::Node& node, int depth, int64_t& budget) {
   if (depth > kMaxDepth) throw TooLarge{"nested more than 64 levels deep"};
-  if (--budget < 0) throw TooLarge{"more than a million values"};
+  if (--budget < 0) throw TooLarge{"many millions of values"};
   switch (node.Type()) {
     case YAML::NodeType::Scalar:
       return scalar(node);
@@ -61,12 +60,12 @@ Json convert(const YAML::Node& node, int depth, int64_t& budget) {
 
 }  // namespace
 
-Result<std::vector<std::string>> yaml_to_json(const std::string& text) {
+Result<std::vector<std::string>> yaml_to_json(const std::string& text, int64_t max_values) {
   try {
     std::vector<std::string> documents;
     for (const auto& document : YAML::LoadAll(text)) {
       if (document.IsNull()) continue;
-      int64_t budget = kMaxNodes;
+      int64_t budget = max_values;  // a document of aliases to aliases is small and means billions
       documents.push_back(convert(document, 0, budget).dump(-1, ' ', false, Json::error_handler_t::replace));
     }
     return documents;

@@ -134,7 +134,7 @@ TEST(Compat, ASliceOfAnotherAgentIsPlacedOn) {
     engine::State state(kDriver);
     model::Node node;
     node.meta.name = "node-1";
-    node.ready = true;
+    node.ready = model::Node::Ready::kTrue;
     state.upsert_node(node);
     state.upsert_slice(*slice);
     const auto device_class = codec::parse_class(

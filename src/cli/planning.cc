@@ -1,0 +1,445 @@
+#include "cli/planning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "cli/layout.h"
+#include "codec/codec.h"
+#include "controller/ledger.h"
+#include "controller/objects.h"
+#include "dialects/translate.h"
+#include "dialects/wire_names.h"
+
+namespace heddle::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using engine::Reason;
+
+constexpr std::string_view kReviewUid = "00000000-0000-0000-0000-000000000000";
+constexpr const char* kImplicitResource = "deviceclass.resource.kubernetes.io/";
+
+// One claim of a pod, as it is or as it would be made.
+struct Want {
+  std::string key;
+  model::ResourceClaim claim;
+  bool known = false;  // in the ledger
+};
+
+struct Wants {
+  std::vector<Want> claims;
+  std::optional<Reason> blocked;
+};
+
+model::DeviceClass chart_class(std::string_view name, const std::string& selector) {
+  model::DeviceClass device_class;
+  device_class.meta.name = name;
+  device_class.selectors.push_back(selector);
+  return device_class;
+}
+
+bool needs_translation(const dialects::Translation& translation) {
+  return translation.changed && translation.refusals.empty();
+}
+
+// Both must hold: each term of one with each term of the other.
+model::NodeSelector both(const model::NodeSelector& a, const model::NodeSelector& b) {
+  model::NodeSelector result;
+  for (const model::NodeSelectorTerm& left : a.terms) {
+    for (const model::NodeSelectorTerm& right : b.terms) {
+      model::NodeSelectorTerm term = left;
+      term.match_expressions.insert(term.match_expressions.end(), right.match_expressions.begin(),
+                                    right.match_expressions.end());
+      term.match_fields.insert(term.match_fields.end(), right.match_fields.begin(), right.match_fields.end());
+      result.terms.push_back(std::move(term));
+    }
+  }
+  return result;
+}
+
+// Where the claim of an entry of pod.spec.resourceClaims is or would be.
+std::string claim_key(const model::Pod& pod, const model::PodResourceClaim& entry) {
+  std::string name = entry.claim_name.empty() ? entry.actual_name : entry.claim_name;
+  if (name.empty()) name = pod.meta.name + "-" + entry.name;
+  return pod.meta.name_space + "/" + name;
+}
+
+class Planner {
+ public:
+  explicit Planner(Fleet fleet) : fleet_(std::move(fleet)), ledger_(std::string(dialects::kDriver)) { load(); }
+
+  Result<Plan> run() {
+    std::vector<std::pair<std::tuple<int64_t, int64_t, std::string>, FleetPod*>> order;
+    for (auto& [key, entry] : fleet_.pods) {
+      const model::Pod& pod = entry.pod;
+      if (!pod.node_name.empty() || pod.finished() || pod.meta.deleting) continue;
+      order.emplace_back(std::tuple(-static_cast<int64_t>(pod.priority), pod.meta.created.unix_nanos, key), &entry);
+    }
+    std::sort(order.begin(), order.end());
+    for (const auto& [rank, entry] : order) {
+      HEDDLE_CHECK_OK(decide(*entry));
+    }
+    for (const auto& [kind, count] : fleet_.ignored) {
+      plan_.notes.push_back(fmt::format("{} {} object{} not looked at", count, kind, count == 1 ? "" : "s"));
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  void load() {
+    engine::State& state = ledger_.state();
+    for (auto& [name, node] : fleet_.nodes) {
+      for (const auto& [resource, quantity] : node.allocatable) {
+        if (quantity.sign() > 0) plugin_resources_.insert(resource);
+      }
+      state.upsert_node(std::move(node));
+    }
+    for (auto& [name, slice] : fleet_.slices) state.upsert_slice(std::move(slice));
+    const std::string ours = R"(device.driver == "accelerator.heddle.dev")";
+    fleet_.classes.emplace(dialects::kAnyClass, chart_class(dialects::kAnyClass, ours));
+    fleet_.classes.emplace(dialects::kNvidiaClass,
+                           chart_class(dialects::kNvidiaClass,
+                                       ours + R"( && device.attributes["accelerator.heddle.dev"].vendor == "nvidia")"));
+    for (const auto& [name, device_class] : fleet_.classes) state.upsert_class(device_class);
+    for (const auto& [key, claim] : fleet_.claims) ledger_.upsert(claim);
+    for (const auto& [key, quota] : fleet_.quotas) quotas_.upsert(quota);
+    for (const auto& [key, entry] : fleet_.pods) {
+      const model::Pod& pod = entry.pod;
+      if (pod.node_name.empty() || pod.finished()) continue;
+      state.upsert_pod_usage(pod.meta.uid, pod.node_name, model::effective_requests(pod), model::host_ports(pod));
+    }
+  }
+
+  void pend(const model::Pod& pod, std::vector<Reason> reasons) {
+    plan_.pending.push_back({pod.meta.name_space, pod.meta.name, std::move(reasons)});
+  }
+
+  Result<void> decide(FleetPod& entry) {
+    const auto translation = dialects::translate_pod(
+        entry.json, entry.pod.meta.uid.find('/') == std::string::npos ? entry.pod.meta.uid : std::string(kReviewUid));
+    if (!translation) {
+      pend(entry.pod, {{"Refused", translation.error().text()}});
+      return {};
+    }
+    if (!translation->refusals.empty()) {
+      std::vector<Reason> reasons;
+      for (const auto& refusal : translation->refusals) {
+        reasons.push_back({"Refused", refusal.field + ": " + refusal.message});
+      }
+      pend(entry.pod, std::move(reasons));
+      return {};
+    }
+    if (needs_translation(*translation)) HEDDLE_CHECK_OK(apply(*translation, entry));
+    Wants wants = wants_of(entry.pod, translation->requests);
+    if (wants.blocked) {
+      pend(entry.pod, {std::move(*wants.blocked)});
+      return {};
+    }
+    place(entry.pod, std::move(wants.claims));
+    return {};
+  }
+
+  // The pod as the webhook leaves it.
+  static Result<void> apply(const dialects::Translation& translation, FleetPod& entry) {
+    const std::string uid = entry.pod.meta.uid;
+    const int32_t priority = entry.pod.priority;
+    try {
+      const Json patched = Json::parse(entry.json).patch(Json::parse(translation.json_patch));
+      HEDDLE_TRY(entry.pod, codec::parse_pod(patched.dump(-1, ' ', false, Json::error_handler_t::replace)));
+    } catch (const Json::exception& error) {
+      return fail(Code::kInternal, fmt::format("the translation's own patch does not apply: {}", error.what()));
+    }
+    entry.pod.meta.uid = uid;
+    entry.pod.priority = priority;
+    return {};
+  }
+
+  // --- claims ---
+
+  Wants wants_of(const model::Pod& pod, const std::vector<dialects::ContainerRequest>& requests) {
+    Wants wants;
+    for (const std::string& gate : pod.scheduling_gates) {
+      if (gate == dialects::kGate) continue;
+      wants.blocked = Reason{"Gated", "waits for the scheduling gate " + gate + " to be removed"};
+      return wants;
+    }
+    for (const model::PodResourceClaim& entry : pod.resource_claims) {
+      add_want(pod, entry, requests, wants);
+      if (wants.blocked) return wants;
+    }
+    add_extended(pod, wants);
+    return wants;
+  }
+
+  void add_want(const model::Pod& pod, const model::PodResourceClaim& entry,
+                const std::vector<dialects::ContainerRequest>& requests, Wants& wants) {
+    Want want;
+    want.key = claim_key(pod, entry);
+    const auto known = claims_.find(want.key);
+    const model::ResourceClaim* claim = known != claims_.end() ? &known->second : ledger_.find(want.key);
+    if (claim != nullptr) {
+      want.claim = *claim;
+      want.known = true;
+      if (claim->meta.deleting) {
+        wants.blocked = Reason{"ClaimDeleted", "claim " + claim->meta.name + " is being deleted; create it again"};
+      }
+      wants.claims.push_back(std::move(want));
+      return;
+    }
+    const auto request = std::find_if(requests.begin(), requests.end(), [&](const auto& candidate) {
+      return candidate.claim_ref == entry.name && candidate.claim_name == entry.claim_name;
+    });
+    if (request != requests.end()) {
+      want.claim = controller::claim_for(pod, *request);
+      wants.claims.push_back(std::move(want));
+      return;
+    }
+    const auto found = fleet_.templates.find(pod.meta.name_space + "/" + entry.template_name);
+    if (entry.template_name.empty() || found == fleet_.templates.end()) {
+      const bool by_template = !entry.template_name.empty();
+      wants.blocked = Reason{"ClaimMissing", fmt::format("{} {} is not there: create it, or add it to the input",
+                                                         by_template ? "ResourceClaimTemplate" : "ResourceClaim",
+                                                         by_template ? entry.template_name : entry.claim_name)};
+      return;
+    }
+    dialects::ContainerRequest made;
+    made.claim_ref = entry.name;
+    made.claim_name = want.key.substr(pod.meta.name_space.size() + 1);
+    made.spec = found->second;
+    want.claim = controller::claim_for(pod, made);
+    want.claim.meta.labels.clear();
+    wants.claims.push_back(std::move(want));
+  }
+
+  // Extended resources that a device class stands for and no device plugin serves: kube-scheduler makes a claim.
+  void add_extended(const model::Pod& pod, Wants& wants) {
+    dialects::ContainerRequest made;
+    for (const auto& [resource, amount] : model::effective_requests(pod)) {
+      if (amount <= 0 || plugin_resources_.contains(resource)) continue;
+      const std::string device_class = class_for(resource);
+      if (device_class.empty()) continue;
+      model::DeviceSubRequest exactly;
+      exactly.device_class = device_class;
+      exactly.allocation_mode = "ExactCount";
+      exactly.count = amount;
+      made.spec.requests.push_back({.name = fmt::format("request-{}", made.spec.requests.size()),
+                                    .exactly = std::move(exactly),
+                                    .first_available = {}});
+    }
+    if (made.spec.requests.empty()) return;
+    made.claim_name = pod.meta.name + "-extended-resources";
+    Want want{pod.meta.name_space + "/" + made.claim_name, controller::claim_for(pod, made), false};
+    want.claim.meta.labels.clear();
+    want.claim.meta.annotations = {{"resource.kubernetes.io/extended-resource-claim", "true"}};
+    wants.claims.push_back(std::move(want));
+  }
+
+  [[nodiscard]] std::string class_for(const std::string& resource) const {
+    if (resource.starts_with(kImplicitResource)) {
+      const std::string name = resource.substr(std::string_view(kImplicitResource).size());
+      return fleet_.classes.contains(name) ? name : std::string();
+    }
+    const model::DeviceClass* best = nullptr;  // the newest, then the first by name
+    for (const auto& [name, device_class] : fleet_.classes) {
+      if (device_class.extended_resource_name != resource) continue;
+      if (best == nullptr || device_class.meta.created > best->meta.created) best = &device_class;
+    }
+    return best == nullptr ? std::string() : best->meta.name;
+  }
+
+  // --- placing ---
+
+  void place(model::Pod pod, std::vector<Want> wants) {
+    engine::PlacementRequest request;
+    request.pod = &pod;
+    request.volumes = volumes_of(pod);
+    if (!pod.nominated_node_name.empty()) request.preferred_node = pod.nominated_node_name;
+    controller::DeviceUsage least;
+    std::string shape = engine::fit_signature(pod);
+    bool common = !request.preferred_node;
+    for (Want& want : wants) {
+      if (!want.claim.allocation) {
+        least += controller::least_usage(want.claim.spec);
+        shape += "\n" + codec::claim_spec_json(want.claim.spec);
+        request.claims.push_back({want.key, want.key, want.claim.spec});
+        continue;
+      }
+      common = false;
+      if (!tie_to(*want.claim.allocation, pod, request)) {
+        return pend(pod,
+                    {{"Repair", "its claims are allocated on different nodes; clear the allocation of all but one"}});
+      }
+    }
+    const bool asks = least != controller::DeviceUsage{};
+    if (asks) {
+      if (auto zero = quotas_.forbidden(pod.meta.name_space, controller::scope_of(pod), least)) {
+        return pend(pod, {{"Quota", std::move(*zero)}});
+      }
+      if (auto reason = over_quota(pod, least)) return pend(pod, {std::move(*reason)});
+    }
+    if (const auto same = answers_.find(shape); common && same != answers_.end()) return pend(pod, same->second);
+    auto outcome = ledger_.state().place(request, random_);
+    if (!outcome) {
+      const bool gave_up = outcome.error().code == Code::kExhausted;
+      return pend(pod, {{gave_up ? "SearchLimit" : "Invalid", outcome.error().text()}});
+    }
+    if (auto* assigned = std::get_if<engine::Assigned>(&*outcome)) return grant(pod, wants, std::move(*assigned));
+    const auto* waiting = std::get_if<engine::Waiting>(&*outcome);
+    const std::vector<Reason>& reasons =
+        waiting != nullptr ? waiting->reasons : std::get<engine::Infeasible>(*outcome).reasons;
+    // A pass only takes, so a "no" holds for every pod that asks the same.
+    if (common) answers_.emplace(shape, reasons);
+    pend(pod, reasons);
+  }
+
+  // False when the pod is tied to another node already.
+  static bool tie_to(const model::Allocation& allocation, model::Pod& pod, engine::PlacementRequest& request) {
+    if (!allocation.node_selector) return true;
+    const auto node = model::allocated_node(allocation);
+    if (!node) {
+      pod.required_node_affinity = pod.required_node_affinity
+                                       ? both(*pod.required_node_affinity, *allocation.node_selector)
+                                       : *allocation.node_selector;
+      return true;
+    }
+    if (request.pinned_node && *request.pinned_node != *node) return false;
+    request.pinned_node = node;
+    return true;
+  }
+
+  [[nodiscard]] std::vector<model::VolumeReach> volumes_of(const model::Pod& pod) const {
+    std::vector<model::VolumeReach> volumes;
+    for (const std::string& name : pod.volume_claims) {
+      const auto claim = fleet_.volume_claims.find(pod.meta.name_space + "/" + name);
+      if (claim == fleet_.volume_claims.end()) continue;
+      const auto volume = fleet_.volumes.find(claim->second.volume_name);
+      if (volume != fleet_.volumes.end()) volumes.push_back(model::reach_of(volume->second, name));
+    }
+    return volumes;
+  }
+
+  [[nodiscard]] std::optional<Reason> over_quota(const model::Pod& pod, const controller::DeviceUsage& ask) const {
+    const auto used = [&](const controller::Quota& quota) {
+      if (quota.terms.empty()) return ledger_.usage(quota.name_space);
+      std::set<std::string> claims;  // one of several pods counts once
+      const std::string prefix = quota.name_space + "/";
+      for (auto it = fleet_.pods.lower_bound(prefix); it != fleet_.pods.end() && it->first.starts_with(prefix); ++it) {
+        if (!quota.covers(controller::scope_of(it->second.pod))) continue;
+        const model::Pod& other = it->second.pod;
+        for (const model::PodResourceClaim& entry : other.resource_claims) claims.insert(claim_key(other, entry));
+      }
+      controller::DeviceUsage sum;
+      for (const std::string& key : claims) sum += ledger_.usage_of_claim(key);
+      return sum;
+    };
+    return quotas_.exceeded(pod.meta.name_space, controller::scope_of(pod), used, ask);
+  }
+
+  void grant(const model::Pod& pod, std::vector<Want>& wants, engine::Assigned assigned) {
+    controller::DeviceUsage asked;
+    for (const model::Allocation& allocation : assigned.allocations) {
+      asked += controller::usage_of(allocation, dialects::kDriver);
+    }
+    if (asked != controller::DeviceUsage{}) {
+      if (auto reason = over_quota(pod, asked)) return pend(pod, {std::move(*reason)});
+    }
+    PlacedPod placed{pod.meta.name_space, pod.meta.name, assigned.node, {}};
+    size_t next = 0;
+    for (Want& want : wants) {
+      model::ResourceClaim& claim = want.claim;
+      const bool reserved = std::any_of(claim.reserved_for.begin(), claim.reserved_for.end(),
+                                        [&](const auto& consumer) { return consumer.uid == pod.meta.uid; });
+      if (!reserved) claim.reserved_for.push_back({"", "pods", pod.meta.name, pod.meta.uid});
+      if (!claim.allocation) {
+        model::Allocation allocation = std::move(assigned.allocations[next++]);
+        if (!want.known) ledger_.upsert(claim);
+        ledger_.plan(want.key, allocation);
+        claim.allocation = std::move(allocation);
+      }
+      claims_.insert_or_assign(want.key, claim);
+      placed.claims.push_back(claim);
+    }
+    ledger_.state().upsert_pod_usage(pod.meta.uid, assigned.node, model::effective_requests(pod),
+                                     model::host_ports(pod));
+    plan_.placed.push_back(std::move(placed));
+  }
+
+  Fleet fleet_;
+  controller::Ledger ledger_;
+  controller::QuotaTable quotas_;
+  SeededRandom random_{1};
+  std::set<std::string> plugin_resources_;              // that some node has
+  std::map<std::string, model::ResourceClaim> claims_;  // of placed pods, allocated
+  std::map<std::string, std::vector<Reason>> answers_;  // "no" by what was asked
+  Plan plan_;
+};
+
+std::string devices_of(const PlacedPod& pod) {
+  std::vector<std::string> parts;
+  for (const model::ResourceClaim& claim : pod.claims) {
+    for (const model::DeviceResult& result : claim.allocation->results) {
+      std::string part = result.pool + "/" + result.device;
+      for (const auto& [name, amount] : result.consumed_capacity) part += " " + name + " " + amount.to_string();
+      parts.push_back(std::move(part));
+    }
+  }
+  return parts.empty() ? "-" : fmt::format("{}", fmt::join(parts, ", "));
+}
+
+}  // namespace
+
+Result<Plan> plan_fleet(Fleet fleet) {
+  return Planner(std::move(fleet)).run();
+}
+
+std::string plan_json(const Plan& plan) {
+  Json placed = Json::array();
+  for (const PlacedPod& pod : plan.placed) {
+    Json claims = Json::array();
+    for (const model::ResourceClaim& claim : pod.claims) claims.push_back(Json::parse(codec::claim_json(claim)));
+    placed.push_back(Json::object({{"namespace", pod.name_space}, {"pod", pod.name}, {"node", pod.node}}));
+    placed.back()["claims"] = std::move(claims);
+  }
+  Json pending = Json::array();
+  for (const PendingPod& pod : plan.pending) {
+    Json reasons = Json::array();
+    for (const Reason& reason : pod.reasons) {
+      reasons.push_back(Json::object({{"code", reason.code}, {"message", reason.message}}));
+    }
+    pending.push_back(Json::object({{"namespace", pod.name_space}, {"pod", pod.name}}));
+    pending.back()["reasons"] = std::move(reasons);
+  }
+  Json out = Json::object();
+  out["placed"] = std::move(placed);
+  out["pending"] = std::move(pending);
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string plan_table(const Plan& plan, int width) {
+  std::string out;
+  if (!plan.placed.empty()) {
+    Rows rows = {{"NAMESPACE", "POD", "NODE", "DEVICES"}};
+    for (const PlacedPod& pod : plan.placed) {
+      rows.push_back({printable(pod.name_space), printable(pod.name), printable(pod.node), printable(devices_of(pod))});
+    }
+    out += layout(rows, width);
+  }
+  if (!plan.pending.empty()) {
+    Rows rows = {{"NAMESPACE", "PENDING", "REASON", "MESSAGE"}};
+    for (const PendingPod& pod : plan.pending) {
+      for (const Reason& reason : pod.reasons) {
+        rows.push_back({printable(pod.name_space), printable(pod.name), reason.code, printable(reason.message)});
+      }
+    }
+    out += (out.empty() ? "" : "\n") + layout(rows, width);
+  }
+  if (plan.placed.empty() && plan.pending.empty()) return "no pod waits\n";
+  return out + fmt::format("\n{} placed, {} pending\n", plan.placed.size(), plan.pending.size());
+}
+
+}  // namespace heddle::cli

@@ -1,0 +1,256 @@
+#include "cli/planning.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace heddle::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+// One node with two cards of 16000Mi, as the agent publishes them.
+constexpr const char* kFleet = R"(
+apiVersion: v1
+kind: Node
+metadata: {name: n1, labels: {kubernetes.io/hostname: n1, zone: a}}
+status: {allocatable: {cpu: "8", memory: 32Gi, pods: "10"}, conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: n1-heddle-nvidia-0}
+spec:
+  driver: accelerator.heddle.dev
+  nodeName: n1
+  pool: {name: n1/nvidia, generation: 1, resourceSliceCount: 1}
+  devices:
+  - name: gpu-0
+    allowMultipleAllocations: true
+    attributes: {vendor: {string: nvidia}, uuid: {string: GPU-0}}
+    capacity:
+      memory: {value: 16000Mi, requestPolicy: {default: 16000Mi, validRange: {min: 1Mi, step: 1Mi, max: 16000Mi}}}
+      cores: {value: "100", requestPolicy: {default: "100", validRange: {min: "0", step: "1", max: "100"}}}
+    taints: [{key: heddle.dev/managed, effect: NoSchedule}]
+  - name: gpu-1
+    allowMultipleAllocations: true
+    attributes: {vendor: {string: nvidia}, uuid: {string: GPU-1}}
+    capacity:
+      memory: {value: 16000Mi, requestPolicy: {default: 16000Mi, validRange: {min: 1Mi, step: 1Mi, max: 16000Mi}}}
+      cores: {value: "100", requestPolicy: {default: "100", validRange: {min: "0", step: "1", max: "100"}}}
+    taints: [{key: heddle.dev/managed, effect: NoSchedule}]
+)";
+
+std::string pod_yaml(const std::string& name, const std::string& limits, const std::string& spec = "",
+                     const std::string& meta = "") {
+  return "\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: " + name + ", namespace: ns" + meta +
+         "}\nspec:\n  containers: [{name: main, resources: {limits: {" + limits + "}}}]\n" + spec;
+}
+
+Plan plan_of(const std::string& text) {
+  auto fleet = read_fleet({{"fleet.yaml", text}});
+  EXPECT_TRUE(fleet.has_value()) << fleet.error().text();
+  if (!fleet) return {};
+  auto plan = plan_fleet(*std::move(fleet));
+  EXPECT_TRUE(plan.has_value()) << plan.error().text();
+  return plan ? *std::move(plan) : Plan{};
+}
+
+// "a on n1: gpu-0", in the order of decisions.
+std::vector<std::string> placed(const Plan& plan) {
+  std::vector<std::string> out;
+  for (const PlacedPod& pod : plan.placed) {
+    std::string text = pod.name + " on " + pod.node + ":";
+    for (const auto& claim : pod.claims) {
+      for (const auto& result : claim.allocation->results) text += " " + result.device;
+    }
+    out.push_back(text);
+  }
+  return out;
+}
+
+std::vector<std::string> pending(const Plan& plan) {
+  std::vector<std::string> out;
+  for (const PendingPod& pod : plan.pending) {
+    for (const auto& reason : pod.reasons) out.push_back(pod.name + " " + reason.code + ": " + reason.message);
+  }
+  return out;
+}
+
+TEST(PlanTest, TranslatesPlacesAndExplains) {
+  const Plan plan = plan_of(std::string(kFleet) + pod_yaml("a", "nvidia.com/gpu: 1") +
+                            pod_yaml("b", "nvidia.com/gpu: 1, nvidia.com/gpumem: 4000, nvidia.com/gpucores: 30") +
+                            pod_yaml("c", "nvidia.com/gpu: 1"));
+  EXPECT_THAT(placed(plan), ElementsAre("a on n1: gpu-0", "b on n1: gpu-1"));
+  EXPECT_THAT(pending(plan), ElementsAre(HasSubstr("c Capacity: no whole card free")));
+  const Json json = Json::parse(plan_json(plan));
+  EXPECT_EQ(json["placed"][1]["namespace"], "ns");
+  EXPECT_EQ(json["placed"][1]["pod"], "b");
+  EXPECT_EQ(json["placed"][1]["node"], "n1");
+  const Json claim = json["placed"][1]["claims"][0];
+  EXPECT_EQ(claim["kind"], "ResourceClaim");
+  EXPECT_EQ(claim["status"]["allocation"]["devices"]["results"][0]["consumedCapacity"]["memory"], "4000Mi");
+  EXPECT_EQ(json["pending"][0]["reasons"][0]["code"], "Capacity");
+  EXPECT_THAT(plan_table(plan, 0), HasSubstr("2 placed, 1 pending"));
+}
+
+TEST(PlanTest, PriorityThenAgeThenName) {
+  const Plan plan =
+      plan_of(std::string(kFleet) + pod_yaml("c", "nvidia.com/gpu: 1") + pod_yaml("b", "nvidia.com/gpu: 1") +
+              pod_yaml("young", "nvidia.com/gpu: 1", "", ", creationTimestamp: '2026-01-02T00:00:00Z'") +
+              pod_yaml("high", "nvidia.com/gpu: 1", "  priority: 5\n", ", creationTimestamp: '2026-01-03T00:00:00Z'"));
+  EXPECT_THAT(placed(plan), ElementsAre("high on n1: gpu-0", "b on n1: gpu-1"));
+  ASSERT_EQ(plan.pending.size(), 2U);
+  EXPECT_EQ(plan.pending[0].name, "c");
+  EXPECT_EQ(plan.pending[1].name, "young");
+}
+
+TEST(PlanTest, WhatRunsIsTaken) {
+  const std::string running = R"(
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: r, namespace: ns, uid: r}
+spec: {nodeName: n1, containers: [{name: m, resources: {requests: {cpu: "6"}}}]}
+status: {phase: Running}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: over, namespace: ns, uid: o}
+spec: {nodeName: n1, containers: [{name: m, resources: {requests: {cpu: "8"}}}]}
+status: {phase: Succeeded}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: held, namespace: ns, uid: h}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: heddle-nvidia}}]}}
+status:
+  allocation: {devices: {results: [{request: gpu, driver: accelerator.heddle.dev, pool: n1/nvidia, device: gpu-0}]}}
+)";
+  const Plan plan =
+      plan_of(std::string(kFleet) + running + pod_yaml("a", "nvidia.com/gpu: 1, cpu: 2") + pod_yaml("b", "cpu: 1m"));
+  EXPECT_THAT(placed(plan), ElementsAre("a on n1: gpu-1"));
+  EXPECT_THAT(pending(plan), ElementsAre(HasSubstr("b NodeFit: n1 has the devices free, but is short of cpu")));
+}
+
+TEST(PlanTest, ClaimsTemplatesAndForeignDrivers) {
+  const std::string objects = R"(
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: resource.k8s.io/v1
+  kind: DeviceClass
+  metadata: {name: nic}
+  spec: {selectors: [{cel: {expression: 'device.driver == "nic.example.com"'}}], extendedResourceName: example.com/nic}
+- apiVersion: resource.k8s.io/v1
+  kind: ResourceSlice
+  metadata: {name: nics}
+  spec:
+    driver: nic.example.com
+    nodeName: n1
+    pool: {name: n1, generation: 1, resourceSliceCount: 1}
+    devices: [{name: nic-0}, {name: nic-1}, {name: nic-2}]
+- apiVersion: resource.k8s.io/v1
+  kind: ResourceClaimTemplate
+  metadata: {name: one, namespace: ns}
+  spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: nic}}]}}}
+- apiVersion: resource.k8s.io/v1
+  kind: ResourceClaim
+  metadata: {name: shared, namespace: ns}
+  spec: {devices: {requests: [{name: r, exactly: {deviceClassName: nic}}]}}
+)";
+  const Plan plan = plan_of(
+      std::string(kFleet) + objects +
+      pod_yaml(
+          "a", "",
+          "  resourceClaims: [{name: x, resourceClaimTemplateName: one}, {name: y, resourceClaimName: shared}]\n") +
+      pod_yaml("b", "", "  resourceClaims: [{name: y, resourceClaimName: shared}]\n") +
+      pod_yaml("c", "example.com/nic: 1") +
+      pod_yaml("d", "", "  resourceClaims: [{name: x, resourceClaimTemplateName: one}]\n") +
+      pod_yaml("e", "", "  resourceClaims: [{name: x, resourceClaimTemplateName: two}]\n"));
+  EXPECT_THAT(placed(plan), ElementsAre("a on n1: nic-0 nic-1", "b on n1: nic-1", "c on n1: nic-2"));
+  EXPECT_EQ(plan.placed[0].claims[0].meta.name, "a-x");
+  EXPECT_EQ(plan.placed[1].claims[0].reserved_for.size(), 2U);
+  EXPECT_THAT(pending(plan), ElementsAre(HasSubstr("d Capacity"),
+                                         HasSubstr("e ClaimMissing: ResourceClaimTemplate two is not there")));
+}
+
+TEST(PlanTest, RefusalsGatesQuotasAndVolumes) {
+  const std::string objects = R"(
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: q, namespace: ns}
+spec: {hard: {requests.nvidia.com/gpu: "1"}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: ns}
+spec: {volumeName: pv}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: pv}
+spec: {nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [b]}]}]}}}
+)";
+  const Plan plan =
+      plan_of(std::string(kFleet) + objects +
+              pod_yaml("a", "nvidia.com/gpu: 1, nvidia.com/gpumem: 10, nvidia.com/gpumem-percentage: 10") +
+              pod_yaml("b", "cpu: 1", "  schedulingGates: [{name: example.com/wait}]\n") +
+              pod_yaml("c", "nvidia.com/gpu: 1", "  volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]\n") +
+              pod_yaml("d", "nvidia.com/gpu: 1") + pod_yaml("e", "nvidia.com/gpu: 1"));
+  EXPECT_THAT(placed(plan), ElementsAre("d on n1: gpu-0"));
+  EXPECT_THAT(pending(plan),
+              ElementsAre(HasSubstr("a Refused: spec.containers[0].resources"), HasSubstr("b Gated"),
+                          "c NodeFit: volume pv of claim data cannot be reached from n1",
+                          HasSubstr("e Quota: quota ns/q: requests.nvidia.com/gpu is 1, 1 in use, 1 more asked")));
+}
+
+TEST(PlanTest, ReadsWhatKubectlPrints) {
+  const auto fleet = read_fleet(
+      {{"a",
+        R"({"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"p"},"spec":{"priorityClassName":"x"}}]})"},
+       {"b",
+        R"({"kind":"List","items":[{"kind":"PriorityClass","metadata":{"name":"x"},"value":7},{"kind":"Secret"}]})"},
+       {"c", ""}});
+  ASSERT_TRUE(fleet.has_value()) << fleet.error().text();
+  EXPECT_EQ(fleet->pods.at("default/p").pod.priority, 7);
+  EXPECT_EQ(fleet->ignored.at("Secret"), 1);
+}
+
+TEST(PlanTest, BadInputNamesFileObjectAndField) {
+  struct Case {
+    const char* text;
+    const char* expected;
+  };
+  const Case cases[] = {
+      {"[1]", "fleet: the document: is not a Kubernetes object"},
+      {"a: 1", "fleet: document 1: has no kind"},
+      {"kind: List\nitems: [{kind: Node}, 3]", "fleet: Node (unnamed): metadata.name: must be set"},
+      {"kind: List\nitems: [3]", "fleet: document 1: List: items[0]: is not a Kubernetes object"},
+      {"kind: PodList\nitems: 3", "fleet: document 1: PodList: items: must be a list"},
+      {"kind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: a, resources: {limits: {cpu: x}}}]}",
+       "fleet: Pod default/p: spec.containers[0].resources.limits[cpu]"},
+      {"kind: Pod\nmetadata: {name: p}\nspec: 3", "fleet: Pod p: spec: must be an object"},
+      {"kind: ResourceSlice\nmetadata: {name: s}\nspec: {driver: d}",
+       "fleet: ResourceSlice s: spec.pool.name: must be set"},
+      {"apiVersion: resource.k8s.io/v1beta1\nkind: ResourceSlice\nmetadata: {name: s}",
+       "fleet: ResourceSlice s: apiVersion: resource.k8s.io/v1beta1 is not read"},
+      {"kind: ResourceClaimTemplate\nmetadata: {name: t}\nspec: {spec: {devices: 3}}",
+       "fleet: ResourceClaimTemplate default/t: spec.spec.devices"},
+      {"kind: ResourceQuota\nmetadata: {name: q}\nspec: {hard: {nvidia.com/gpu: x}}",
+       "fleet: ResourceQuota default/q: spec.hard[nvidia.com/gpu]"},
+      {"a: [", "fleet: line"},
+  };
+  for (const Case& test : cases) {
+    const auto fleet = read_fleet({{"fleet", test.text}});
+    ASSERT_FALSE(fleet.has_value()) << test.text;
+    EXPECT_THAT(fleet.error().text(), HasSubstr(test.expected)) << test.text;
+  }
+}
+
+}  // namespace
+}  // namespace heddle::cli
