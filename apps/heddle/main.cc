@@ -44,6 +44,7 @@ struct Dispatch {
   int operator()(const PlanArgs& args) const { return plan(args); }
   int operator()(const CelArgs& args) const { return evaluate_cel(args); }
   int operator()(const CatalogArgs& args) const { return show_catalog(args); }
+  int operator()(const SimulateArgs& args) const { return simulate(args); }
   int operator()(const VersionArgs&) const { return version(); }
   int operator()(const VendorWorkerArgs& args) const { return vendor_worker(args); }
 };

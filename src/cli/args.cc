@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
+#include <limits>
 #include <sstream>
 #include <utility>
 
 namespace heddle::cli {
 namespace {
 
+constexpr int64_t kMaxLoadPercent = 10'000;
 constexpr int64_t kMaxSeconds = int64_t{365} * 24 * 3600;
 
 // What the parser fills before it is made into one of the Args. Values that need a check of ours stay text.
@@ -28,6 +30,11 @@ struct Raw {
   PlanArgs plan;
   CelArgs cel;
   CatalogArgs catalog;
+  SimulateArgs simulate;
+  std::string policy = "heddle";
+  std::string mix = "online";
+  std::string seed;
+  std::string load;
   std::vector<std::string> catalog_words;
   VendorWorkerArgs worker;
   std::string memory;
@@ -173,6 +180,31 @@ CLI::App* add_translate(CLI::App& app, Raw& raw) {
       "Example:\n  heddle translate -f pod.yaml -o json\n\n"
       "On standard output: a v1 List of the workload and its claims; explanations on standard error. Exit 2 with the "
       "reason when the request would be refused.");
+  return verb;
+}
+
+CLI::App* add_simulate(CLI::App& app, Raw& raw) {
+  auto* verb = app.add_subcommand("simulate", "Replay a trace of pods on a fleet, to see how well a policy fills it");
+  verb->add_option("--nodes", raw.simulate.nodes_file, "CSV with the columns sn,cpu_milli,memory_mib,gpu,model")
+      ->required();
+  verb->add_option("--pods", raw.simulate.pods_file,
+                   "CSV with the columns name,cpu_milli,memory_mib,num_gpu,gpu_milli and maybe gpu_spec")
+      ->required();
+  verb->add_option("--policy", raw.policy, "heddle, fgd, bestfit or random (default: heddle)")
+      ->check(one_of({"heddle", "fgd", "bestfit", "random"}));
+  verb->add_option(
+          "--mix", raw.mix,
+          "online: the policy learns from what arrives; known: it is told the mix of the whole trace (default: "
+          "online)")
+      ->check(one_of({"online", "known"}));
+  verb->add_option("--seed", raw.seed, "Of the order of arrivals (default: 42)");
+  verb->add_option("--load", raw.load,
+                   "Pods arrive until they ask for this part of all cards, in percent (default: 100)");
+  verb->add_option("-o,--output", raw.output, "table or json")->check(one_of({"table", "json"}));
+  verb->footer(
+      "Example:\n  heddle simulate --nodes nodes.csv --pods pods.csv --seed 42 --load 130 -o json\n\n"
+      "The pods are shuffled, then drawn at random until the load is reached. Each is placed once or refused; nobody "
+      "leaves.");
   return verb;
 }
 
@@ -331,6 +363,29 @@ std::variant<Args, Message> finish_run(Raw& raw, std::vector<std::string> comman
   return Args(raw.run);
 }
 
+std::variant<Args, Message> finish_simulate(Raw& raw) {
+  using placement::PolicyName;
+  auto& args = raw.simulate;
+  const std::string& name = raw.policy;
+  args.policy = name == "fgd"       ? PolicyName::kFgd
+                : name == "bestfit" ? PolicyName::kBestFit
+                : name == "random"  ? PolicyName::kRandom
+                                    : PolicyName::kHeddle;
+  args.mix_is_known = raw.mix == "known";
+  args.output = raw.output == "json" ? Output::kJson : Output::kTable;
+  if (!raw.seed.empty()) {
+    const auto seed = whole_number(raw.seed, "--seed", 0, std::numeric_limits<int64_t>::max());
+    if (!seed) return usage_error(seed.error(), "");
+    args.seed = static_cast<uint64_t>(*seed);
+  }
+  if (!raw.load.empty()) {
+    const auto load = whole_number(raw.load, "--load", 1, kMaxLoadPercent);
+    if (!load) return usage_error(load.error(), "");
+    args.load_percent = *load;
+  }
+  return Args(args);
+}
+
 std::variant<Args, Message> finish_uninstall(const Raw& raw) {
   if (raw.uninstall.plan == raw.uninstall.yes) {
     return usage_error("uninstall: write --plan to see what would be cleared, or --yes to clear it");
@@ -463,6 +518,7 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   const auto* plan = add_plan(app, raw);
   const auto* evaluate = add_cel(app, raw);
   const auto* catalog = add_catalog(app, raw);
+  const auto* simulate = add_simulate(app, raw);
   const auto* version = app.add_subcommand("version", "Print the version");
   const auto* worker = add_vendor_worker(app, raw);
   if (auto message = parse_words(app, std::move(own)); message) return std::move(*message);
@@ -491,6 +547,7 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   if (*catalog) return finish_catalog(raw);
   raw.plan.output = output;
   if (*plan) return Args(raw.plan);
+  if (*simulate) return finish_simulate(raw);
   raw.cel.environment = raw.cel_environment == "new" ? cel::Mode::kNew : cel::Mode::kStored;
   if (*evaluate) return Args(raw.cel);
   if (*worker) return Args(raw.worker);

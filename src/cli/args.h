@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cel/environment.h"
+#include "placement/policy.h"
 #include "standalone/job.h"
 #include "standalone/up.h"
 
@@ -90,6 +91,16 @@ struct CatalogArgs {
   Output output = Output::kTable;
 };
 
+struct SimulateArgs {
+  std::string nodes_file;
+  std::string pods_file;
+  placement::PolicyName policy = placement::PolicyName::kHeddle;
+  bool mix_is_known = false;
+  uint64_t seed = 42;
+  int64_t load_percent = 100;
+  Output output = Output::kTable;
+};
+
 struct VersionArgs {};
 
 struct VendorWorkerArgs {
@@ -98,7 +109,7 @@ struct VendorWorkerArgs {
 };
 
 using Args = std::variant<UpArgs, RunArgs, PsArgs, ExplainArgs, CancelArgs, DownArgs, UninstallArgs, TranslateArgs,
-                          AllocateArgs, PlanArgs, CelArgs, CatalogArgs, VersionArgs, VendorWorkerArgs>;
+                          AllocateArgs, PlanArgs, CelArgs, CatalogArgs, SimulateArgs, VersionArgs, VendorWorkerArgs>;
 
 // Text to print instead of doing something: help (exit 0), or what is wrong with the command line (exit 1).
 struct Message {

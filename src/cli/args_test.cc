@@ -42,6 +42,28 @@ TEST(Args, RunNeedsNoMarkBeforeTheCommand) {
   EXPECT_THAT(args.request.command, ElementsAre("nvidia-smi", "-L", "--cores", "7"));
 }
 
+TEST(Args, SimulateTakesATraceAndAPolicy) {
+  const auto plain = parsed<SimulateArgs>({"simulate", "--nodes", "n", "--pods", "p"});
+  EXPECT_EQ(plain.policy, placement::PolicyName::kHeddle);
+  EXPECT_FALSE(plain.mix_is_known);
+  const auto args = parsed<SimulateArgs>({"simulate", "--nodes", "n", "--pods", "p", "--policy", "fgd", "--mix",
+                                          "known", "--seed", "51", "--load", "130", "-o", "json"});
+  EXPECT_EQ(args.nodes_file, "n");
+  EXPECT_EQ(args.pods_file, "p");
+  EXPECT_EQ(args.policy, placement::PolicyName::kFgd);
+  EXPECT_TRUE(args.mix_is_known);
+  EXPECT_EQ(args.seed, 51U);
+  EXPECT_EQ(args.load_percent, 130);
+  EXPECT_EQ(args.output, Output::kJson);
+  for (const auto& [flag, value] : std::vector<std::pair<const char*, const char*>>{
+           {"--load", "0"}, {"--load", "-5"}, {"--load", "1e2"}, {"--seed", "-1"}, {"--policy", "x"}, {"--mix", "x"}}) {
+    const auto message = refused({"simulate", "--nodes", "n", "--pods", "p", flag, value});
+    EXPECT_EQ(message.exit_code, 1) << flag << value;
+    EXPECT_THAT(message.text, HasSubstr(flag));
+  }
+  EXPECT_THAT(refused({"simulate", "--nodes", "n"}).text, HasSubstr("--pods"));
+}
+
 TEST(Args, CatalogTakesAnAction) {
   const auto show = parsed<CatalogArgs>({"catalog", "show", "nvidia/A30", "--catalog", "d", "-o", "json"});
   EXPECT_EQ(show.action, CatalogArgs::Action::kShow);

@@ -27,6 +27,7 @@ int translate(const TranslateArgs& args);
 int allocate(const AllocateArgs& args);
 int plan(const PlanArgs& args);
 int evaluate_cel(const CelArgs& args);
+int simulate(const SimulateArgs& args);
 int show_catalog(const CatalogArgs& args);
 int version();
 int vendor_worker(const VendorWorkerArgs& args);

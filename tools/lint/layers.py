@@ -25,7 +25,7 @@ ALLOWED = {
     "agent": ["base", "model", "catalog", "codec", "kube", "vendors", "guard"],
     "controller": ["base", "model", "catalog", "cel", "codec", "kube", "allocator", "engine", "dialects", "classes"],
     "standalone": ["base", "model", "catalog", "cel", "codec", "kube", "allocator", "engine", "vendors", "guard", "agent"],
-    "cli": ["base", "model", "catalog", "cel", "codec", "kube", "allocator", "engine", "dialects", "classes",
+    "cli": ["base", "model", "catalog", "cel", "codec", "kube", "allocator", "placement", "engine", "dialects", "classes",
             "controller", "standalone", "vendors", "guard", "agent"],
 }
 # The core decides; it never talks to the network or a database.
