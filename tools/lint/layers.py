@@ -23,7 +23,7 @@ ALLOWED = {
     "kube": ["base", "model", "codec"],
     "vendors": ["base", "model", "catalog"],
     "agent": ["base", "model", "catalog", "codec", "kube", "vendors", "guard"],
-    "controller": ["base", "model", "catalog", "cel", "codec", "kube", "allocator", "engine", "dialects", "classes"],
+    "controller": ["base", "model", "catalog", "cel", "codec", "kube", "allocator", "queueing", "engine", "dialects", "classes"],
     "standalone": ["base", "model", "catalog", "cel", "codec", "kube", "allocator", "engine", "vendors", "guard", "agent"],
     "cli": ["base", "model", "catalog", "cel", "codec", "kube", "allocator", "placement", "engine", "dialects", "classes",
             "controller", "standalone", "vendors", "guard", "agent"],

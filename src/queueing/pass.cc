@@ -1,0 +1,180 @@
+// The order of offers, and what a starving workload holds back.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "queueing/queues_impl.h"
+
+namespace heddle::queueing {
+namespace {
+
+// A starving workload that could not be placed.
+struct Blocker {
+  const Entry* entry = nullptr;
+  bool entitled = false;
+  size_t scope = 0;  // the queue whose work it holds back
+  std::optional<Time> could_start;
+};
+
+enum class Turn { kStarving, kEntitled, kBorrowing };
+
+}  // namespace
+
+struct Queues::Pass::State {
+  State(Impl& the_impl, Time the_now) : impl(the_impl), now(the_now), cursors(impl.queues.size()) {
+    for (const auto& [submitted, id] : impl.by_submission) order.push_back(id);
+    for (size_t q = 0; q < impl.queues.size(); ++q) restart(q);
+    changes = impl.changes;
+  }
+
+  void restart(size_t q) {
+    cursors[q].clear();
+    for (const LeafOrder& place : impl.queues[q].waiting) cursors[q].push_back(std::get<2>(place));
+    std::reverse(cursors[q].begin(), cursors[q].end());
+  }
+
+  std::optional<Offer> next();
+  [[nodiscard]] bool held_back(const Entry& entry) const;
+  [[nodiscard]] bool offerable(const Entry& entry, Turn turn);
+  const Entry* next_starving();
+  const Entry* pick(size_t q, Turn turn);
+  void block(const Entry& entry, size_t scope, std::optional<Time> could_start);
+  [[nodiscard]] bool inside(size_t q, size_t scope) const;
+
+  Impl& impl;
+  Time now;
+  uint64_t changes = 0;
+  Turn turn = Turn::kStarving;
+  std::vector<std::string> order;  // by submission
+  size_t next_in_order = 0;
+  std::vector<std::vector<std::string>> cursors;  // a leaf each: what is left of this turn, the next one last
+  std::set<std::string> offered;
+  std::vector<Blocker> blockers;
+  const Entry* last = nullptr;
+  bool last_starving = false;
+};
+
+bool Queues::Pass::State::held_back(const Entry& entry) const {
+  for (const Blocker& blocker : blockers) {
+    if (blocker.entry == &entry || !inside(entry.leaf, blocker.scope)) continue;
+    if (!blocker.entitled && impl.fits_guarantee(entry)) continue;
+    const bool ends_before =
+        blocker.could_start && entry.spec.runtime && now + *entry.spec.runtime <= *blocker.could_start;
+    if (ends_before) continue;
+    for (size_t m = 0; m < impl.meters.size(); ++m) {
+      if (entry.demand[m] > 0 && blocker.entry->demand[m] > 0) return true;
+    }
+  }
+  return false;
+}
+
+void Queues::Pass::State::block(const Entry& entry, size_t scope, std::optional<Time> could_start) {
+  blockers.push_back({&entry, impl.fits_guarantee(entry), scope, could_start});
+}
+
+bool Queues::Pass::State::inside(size_t q, size_t scope) const {
+  while (q != kNone && q != scope) q = impl.queues[q].parent;
+  return q == scope;
+}
+
+bool Queues::Pass::State::offerable(const Entry& entry, Turn for_turn) {
+  if (entry.phase != Phase::kWaiting || offered.contains(entry.spec.id)) return false;
+  if (for_turn == Turn::kEntitled && !impl.fits_guarantee(entry)) return false;
+  return !held_back(entry) && !impl.refusal(entry);
+}
+
+const Entry* Queues::Pass::State::next_starving() {
+  while (next_in_order < order.size()) {
+    const Entry* entry = impl.find(order[next_in_order]);
+    if (entry == nullptr || !impl.starving(*entry)) break;  // the younger ones do not starve either
+    ++next_in_order;
+    if (offerable(*entry, Turn::kStarving)) return entry;
+    // It waits for quota: what would keep that from coming free waits with it. Its own reservation's time it waits out.
+    const bool waits = entry->phase == Phase::kWaiting && entry->spec.reservation.empty() && !held_back(*entry);
+    if (!waits || impl.never_fits(*entry)) continue;
+    for (const size_t scope : impl.full_queues(*entry)) block(*entry, scope, std::nullopt);
+  }
+  return nullptr;
+}
+
+// The best offer of a subtree. What is passed over stays out for this turn: a pass only takes.
+const Entry* Queues::Pass::State::pick(size_t q, Turn for_turn) {
+  const Queue& queue = impl.queues[q];
+  if (queue.leaf()) {
+    std::vector<std::string>& cursor = cursors[q];
+    while (!cursor.empty()) {
+      const Entry* entry = impl.find(cursor.back());
+      if (entry != nullptr && offerable(*entry, for_turn)) return entry;
+      cursor.pop_back();
+    }
+    return nullptr;
+  }
+  std::vector<size_t> children = queue.children;
+  std::sort(children.begin(), children.end(), [&](size_t a, size_t b) { return impl.goes_first(a, b); });
+  for (const size_t child : children) {
+    if (const Entry* entry = pick(child, for_turn)) return entry;
+  }
+  return nullptr;
+}
+
+std::optional<Offer> Queues::Pass::State::next() {
+  last = nullptr;
+  const Entry* found = nullptr;
+  if (turn == Turn::kStarving) {
+    found = next_starving();
+    if (found == nullptr) turn = Turn::kEntitled;
+  }
+  last_starving = found != nullptr;
+  if (found == nullptr && turn == Turn::kEntitled) {
+    found = pick(0, Turn::kEntitled);
+    if (found == nullptr) {
+      turn = Turn::kBorrowing;
+      for (size_t q = 0; q < cursors.size(); ++q) restart(q);
+    }
+  }
+  if (found == nullptr) found = pick(0, Turn::kBorrowing);
+  if (found == nullptr) return std::nullopt;
+  last = found;
+  offered.insert(found->spec.id);
+  return Offer{found->spec.id, impl.fits_guarantee(*found), last_starving, impl.keep_intact(*found)};
+}
+
+Queues::Pass::Pass(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Queues::Pass::~Pass() = default;
+Queues::Pass::Pass(Pass&&) noexcept = default;
+
+std::optional<Offer> Queues::Pass::next() {
+  return state_->next();
+}
+
+void Queues::Pass::refused(std::optional<Time> could_start) {
+  if (state_->last == nullptr || !state_->last_starving) return;
+  state_->block(*state_->last, 0, could_start);
+}
+
+Queues::Pass Queues::pass(Time now) {
+  impl_->advance_to(now);
+  return Pass(std::make_unique<Pass::State>(*impl_, impl_->now));
+}
+
+std::optional<Reason> Queues::refusal(const std::string& id, Time now) const {
+  const Entry* entry = impl_->find(id);
+  if (entry == nullptr || entry->phase != Phase::kWaiting || now < impl_->now) return std::nullopt;
+  return impl_->refusal(*entry);
+}
+
+size_t Queues::position(const std::string& id, Time now) const {
+  const Entry* entry = impl_->find(id);
+  if (entry == nullptr || entry->phase != Phase::kWaiting || now < impl_->now) return 0;
+  const auto& waiting = impl_->queues[entry->leaf].waiting;
+  const auto place = [&](const Entry& other) {
+    const bool starves = impl_->starving(other);
+    return std::tuple(!starves, starves ? other.spec.submitted.unix_nanos : 0, Impl::leaf_order(other));
+  };
+  const auto own = place(*entry);
+  return 1 + static_cast<size_t>(std::count_if(waiting.begin(), waiting.end(), [&](const LeafOrder& other) {
+           return place(impl_->entries.at(std::get<2>(other))) < own;
+         }));
+}
+
+}  // namespace heddle::queueing

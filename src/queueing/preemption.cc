@@ -1,0 +1,270 @@
+#include "queueing/preemption.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace heddle::queueing {
+
+bool prefers(const Victim& a, const Victim& b) {
+  if (a.leaving != b.leaving) return a.leaving;
+  if (a.priority != b.priority) return a.priority < b.priority;
+  if (a.started != b.started) return a.started > b.started;
+  if (a.cost != b.cost) return a.cost < b.cost;
+  return a.id < b.id;
+}
+
+// Those that may be evicted for one preemptor, in the order of plans.
+class Preemptions::Candidates {
+ public:
+  Candidates(const Preemptions& all, const Workload& preemptor, Rule rule, const std::set<std::string>& refused)
+      : all_(all), preemptor_(preemptor), entitled_(rule == Rule::kEntitled), refused_(refused) {
+    open(false);
+  }
+
+  // Nothing: there are no more.
+  const Victim* next() {
+    while (true) {
+      const auto best = std::min_element(heads_.begin(), heads_.end(),
+                                         [](const Head& a, const Head& b) { return prefers(*a.at, *b.at); });
+      if (best == heads_.end()) {
+        if (second_) return nullptr;
+        open(true);
+        continue;
+      }
+      const Victim& victim = *best->at;
+      if (++best->at == best->end) heads_.erase(best);
+      if (eligible(victim)) return &victim;
+    }
+  }
+
+ private:
+  struct Head {
+    Order::const_iterator at;
+    Order::const_iterator end;
+  };
+
+  // First what is borrowed or in no queue, then what is entitled in the preemptor's own queue.
+  void open(bool second) {
+    second_ = second;
+    if (second && !entitled_) return;
+    for (const auto& [queue, order] : all_.by_queue_) {
+      const bool own = queue == preemptor_.queue;
+      if (second ? !own : (!own && !entitled_ && !queue.empty())) continue;
+      if (!second && !queue.empty() && all_.queues_.usage(queue) == all_.queues_.entitled_usage(queue)) continue;
+      if (!order.empty()) heads_.push_back({order.begin(), order.end()});
+    }
+  }
+
+  [[nodiscard]] bool eligible(const Victim& victim) const {
+    if (refused_.contains(victim.id) || all_.claimed_.contains(victim.id)) return false;
+    const bool lower = victim.priority < preemptor_.priority;
+    if (victim.queue.empty()) return !second_ && lower;
+    if (all_.queues_.phase(victim.id) != Phase::kRunning || all_.queues_.entitled(victim.id) != second_) return false;
+    return victim.queue != preemptor_.queue || lower;
+  }
+
+  const Preemptions& all_;
+  const Workload& preemptor_;
+  bool entitled_;
+  const std::set<std::string>& refused_;
+  std::vector<Head> heads_;
+  bool second_ = false;
+};
+
+namespace {
+
+// Leaves out what is not needed, the most valuable first, in blocks that grow while that succeeds. `enough` is
+// monotone.
+template <typename Enough>
+void prune(std::vector<const Victim*>& chosen, Enough enough) {
+  size_t left = chosen.size();
+  size_t block = 1;
+  while (left > 0) {
+    block = std::min(block, left);
+    std::vector<const Victim*> without(chosen.begin(), chosen.begin() + static_cast<std::ptrdiff_t>(left - block));
+    without.insert(without.end(), chosen.begin() + static_cast<std::ptrdiff_t>(left), chosen.end());
+    if (enough(without)) {
+      chosen = std::move(without);
+      left -= block;
+      block *= 2;
+    } else if (block == 1) {
+      --left;
+    } else {
+      block /= 2;
+    }
+  }
+}
+
+std::vector<std::string> ids_of(const std::vector<const Victim*>& victims) {
+  std::vector<std::string> ids;
+  ids.reserve(victims.size());
+  for (const Victim* victim : victims) ids.push_back(victim->id);
+  return ids;
+}
+
+Eviction eviction_of(const std::string& preemptor, const std::string& site, const std::vector<const Victim*>& chosen) {
+  return {preemptor, site, ids_of(chosen)};
+}
+
+}  // namespace
+
+void Preemptions::upsert(Victim victim) {
+  const auto known = by_id_.find(victim.id);
+  if (known != by_id_.end()) {
+    if (*known->second == victim) return;
+    by_queue_[known->second->queue].erase(known->second);
+    by_id_.erase(known);
+  }
+  std::string id = victim.id;
+  Order& order = by_queue_[victim.queue];
+  by_id_.emplace(std::move(id), order.insert(std::move(victim)).first);
+}
+
+void Preemptions::remove(const std::string& id) {
+  const auto known = by_id_.find(id);
+  if (known == by_id_.end()) return;
+  by_queue_[known->second->queue].erase(known->second);
+  by_id_.erase(known);
+}
+
+bool Preemptions::quota_fits(const Search& search, const std::vector<const Victim*>& gone) {
+  const std::vector<std::string> ids = ids_of(gone);
+  if (search.rule == Rule::kEntitled && !queues_.would_be_entitled(search.preemptor, ids)) return false;
+  return !queues_.refusal_without(search.preemptor, ids, search.now);
+}
+
+std::optional<Eviction> Preemptions::plan_one_site(Candidates& candidates, const Search& search) {
+  std::map<std::string, std::vector<const Victim*>> by_site;
+  std::vector<const Victim*> all;
+  std::set<std::string> roomy;  // with what has been looked at so far
+  const auto choose = [&](const std::string& site) {
+    std::vector<const Victim*> chosen = all;
+    prune(chosen, [&](const std::vector<const Victim*>& gone) {
+      std::vector<const Victim*> here;
+      for (const Victim* victim : gone) {
+        if (victim->site == site || victim->site.empty()) here.push_back(victim);
+      }
+      return search.oracle.fits(site, here) && quota_fits(search, gone);
+    });
+    return eviction_of(search.preemptor, site, chosen);
+  };
+  bool quota = quota_fits(search, all);
+  std::vector<const Victim*> everywhere;  // gangs over several sites: they make room at each of theirs
+  while (const Victim* victim = candidates.next()) {
+    all.push_back(victim);
+    if (!quota) quota = quota_fits(search, all);
+    if (victim->site.empty()) {
+      everywhere.push_back(victim);
+      for (auto& [site, here] : by_site) here.push_back(victim);
+    } else {
+      auto [here, fresh] = by_site.emplace(victim->site, everywhere);
+      here->second.push_back(victim);
+    }
+    for (const auto& [site, here] : by_site) {
+      const bool touched = victim->site.empty() || victim->site == site;
+      if (touched && !roomy.contains(site) && search.oracle.fits(site, here)) roomy.insert(site);
+    }
+    if (quota && !roomy.empty()) return choose(*roomy.begin());
+  }
+  return std::nullopt;
+}
+
+std::optional<Eviction> Preemptions::plan_sites(Candidates& candidates, const Search& search) {
+  std::vector<const Victim*> all;
+  while (const Victim* victim = candidates.next()) all.push_back(victim);
+  const auto enough = [&](const std::vector<const Victim*>& gone) {
+    return quota_fits(search, gone) && search.oracle.fits({}, gone);
+  };
+  const auto first = [&](size_t count) {
+    return std::vector<const Victim*>(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count));
+  };
+  // The shortest beginning of the order that is enough: twice as long each time, then halved.
+  size_t too_few = 0;
+  size_t count = std::min<size_t>(1, all.size());
+  while (!enough(first(count))) {
+    if (count == all.size()) return std::nullopt;
+    too_few = count;
+    count = std::min(count * 2, all.size());
+  }
+  while (count - too_few > 1) {
+    const size_t middle = too_few + (count - too_few) / 2;
+    (enough(first(middle)) ? count : too_few) = middle;
+  }
+  std::vector<const Victim*> chosen = first(count);
+  prune(chosen, enough);
+  return eviction_of(search.preemptor, {}, chosen);
+}
+
+Preemptions::Answer Preemptions::plan(const std::string& preemptor, Time now, FitOracle& oracle,
+                                      const std::set<std::string>& refused) {
+  const Workload* workload = queues_.workload(preemptor);
+  if (workload == nullptr || queues_.phase(preemptor) != Phase::kWaiting) {
+    return {std::nullopt, Reason{"NoVictims", "it does not wait"}};
+  }
+  for (const Rule rule : {Rule::kEntitled, Rule::kBorrowing}) {
+    const Search search{preemptor, rule, now, oracle};
+    Candidates candidates(*this, *workload, rule, refused);
+    auto eviction = oracle.single_site() ? plan_one_site(candidates, search) : plan_sites(candidates, search);
+    if (eviction) return {std::move(eviction), std::nullopt};
+  }
+  std::vector<const Victim*> all;
+  Candidates candidates(*this, *workload, Rule::kEntitled, refused);
+  while (const Victim* victim = candidates.next()) all.push_back(victim);
+  if (auto quota = queues_.refusal_without(preemptor, ids_of(all), now)) return {std::nullopt, std::move(quota)};
+  return {
+      std::nullopt,
+      Reason{"NoVictims",
+             all.empty() ? std::string("nothing that runs may be evicted for it")
+                         : fmt::format("it does not fit even without the {} that may be evicted for it", all.size())}};
+}
+
+void Preemptions::begin(const Eviction& eviction, Time now) {
+  for (const std::string& victim : eviction.victims) {
+    claimed_[victim] = eviction.preemptor;
+    open_[eviction.preemptor].insert(victim);
+  }
+  queues_.evict_for(eviction.preemptor, eviction.victims, now);
+  evictions_.insert_or_assign(eviction.preemptor, eviction);
+}
+
+void Preemptions::drop(const std::string& preemptor) {
+  open_.erase(preemptor);
+  evictions_.erase(preemptor);
+}
+
+std::vector<std::string> Preemptions::gone(const std::string& victim, Time now) {
+  const auto claim = claimed_.find(victim);
+  if (claim == claimed_.end()) return {};
+  const std::string preemptor = claim->second;
+  claimed_.erase(claim);
+  remove(victim);
+  if (queues_.phase(victim) == Phase::kLeaving) queues_.requeue(victim, now);
+  const auto open = open_.find(preemptor);
+  if (open == open_.end()) return {};
+  open->second.erase(victim);
+  if (!open->second.empty()) return {};
+  drop(preemptor);
+  return {preemptor};
+}
+
+std::optional<std::string> Preemptions::refuse(const std::string& victim, Time now) {
+  const auto claim = claimed_.find(victim);
+  if (claim == claimed_.end()) return std::nullopt;
+  std::string preemptor = claim->second;
+  cancel(preemptor, now);
+  return preemptor;
+}
+
+void Preemptions::cancel(const std::string& preemptor, Time now) {
+  const auto open = open_.find(preemptor);
+  if (open == open_.end()) return;
+  if (queues_.phase(preemptor) == Phase::kHeld) queues_.requeue(preemptor, now);
+  for (const std::string& victim : open->second) {
+    claimed_.erase(victim);
+    queues_.stay(victim, now);
+  }
+  drop(preemptor);
+}
+
+}  // namespace heddle::queueing
