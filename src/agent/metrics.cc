@@ -1,53 +1,12 @@
 #include "agent/metrics.h"
 
-#include <fmt/format.h>
-
-#include <initializer_list>
-#include <iterator>
-#include <utility>
-
 #include "agent/slices.h"
+#include "base/prometheus.h"
 
 namespace heddle::agent {
 namespace {
 
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '\\' || c == '"') result.push_back('\\');
-    if (c == '\n') {
-      result += "\\n";
-    } else {
-      result.push_back(c);
-    }
-  }
-  return result;
-}
-
-using Labels = std::vector<std::pair<const char*, std::string>>;
-
-class Text {
- public:
-  void family(const char* name, const char* type, const char* help) {
-    name_ = name;
-    fmt::format_to(std::back_inserter(out_), "# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
-  }
-  template <typename Value>
-  void sample(const Labels& labels, Value value) {
-    out_ += name_;
-    const char* separator = "{";
-    for (const auto& [name, text] : labels) {
-      fmt::format_to(std::back_inserter(out_), "{}{}=\"{}\"", separator, name, escaped(text));
-      separator = ",";
-    }
-    fmt::format_to(std::back_inserter(out_), "{} {}\n", labels.empty() ? "" : "}", value);
-  }
-  [[nodiscard]] std::string take() { return std::move(out_); }
-
- private:
-  std::string out_;
-  std::string name_;
-};
+using Labels = PrometheusText::Labels;
 
 Labels card_labels(const vendors::Card& card) {
   return {{"vendor", card.vendor}, {"uuid", card.uuid}, {"minor", std::to_string(card.minor)}, {"model", card.model}};
@@ -60,7 +19,7 @@ const vendors::Card* card_by_uuid(const vendors::Snapshot& cards, const std::str
   return nullptr;
 }
 
-void write_cards(Text& text, const vendors::Snapshot& cards) {
+void write_cards(PrometheusText& text, const vendors::Snapshot& cards) {
   text.family("heddle_accelerator_healthy", "gauge", "1 while the card can be used.");
   for (const vendors::Card& card : cards.inventory.cards) text.sample(card_labels(card), card.healthy ? 1 : 0);
   text.family("heddle_accelerator_memory_total_bytes", "gauge", "Memory of the card as its driver reports it.");
@@ -85,7 +44,7 @@ void write_cards(Text& text, const vendors::Snapshot& cards) {
          [](const vendors::CardStatus& status) { return static_cast<int64_t>(status.processes.size()); });
 }
 
-void write_claims(Text& text, const std::vector<ClaimRecord>& claims) {
+void write_claims(PrometheusText& text, const std::vector<ClaimRecord>& claims) {
   const auto family = [&](const char* name, const char* help, auto read) {
     text.family(name, "gauge", help);
     for (const ClaimRecord& claim : claims) {
@@ -106,7 +65,7 @@ void write_claims(Text& text, const std::vector<ClaimRecord>& claims) {
          [](const GrantedDevice& device) { return device.cores; });
 }
 
-void write_charges(Text& text, const MetricsInput& input) {
+void write_charges(PrometheusText& text, const MetricsInput& input) {
   text.family("heddle_claim_memory_charged_bytes", "gauge", "Memory that the processes of a claim say they use.");
   for (size_t i = 0; i < input.claims.size() && i < input.charged.size(); ++i) {
     for (const ChargedDevice& device : input.charged[i]) {
@@ -120,7 +79,7 @@ void write_charges(Text& text, const MetricsInput& input) {
 }  // namespace
 
 std::string metrics_text(const MetricsInput& input) {
-  Text text;
+  PrometheusText text;
   text.family("heddle_agent_info", "gauge", "The version of this agent.");
   text.sample({{"version", HEDDLE_VERSION}, {"node", input.node}}, 1);
   text.family("heddle_agent_vendor_up", "gauge", "1 while the vendor's library answers.");
@@ -138,16 +97,13 @@ std::string metrics_text(const MetricsInput& input) {
   text.family("heddle_agent_ungranted_processes", "gauge", "Processes on a card outside what was granted, now.");
   text.sample({{"reason", "ungranted"}}, ungranted);
   text.sample({{"reason", "beyond_grant"}}, static_cast<int64_t>(input.findings.size()) - ungranted);
-  text.family("heddle_agent_ungranted_processes_total", "counter", "Such processes found since the start.");
-  text.sample({}, input.findings_total);
-  text.family("heddle_agent_processes_ended_total", "counter", "Processes ended by the policy.");
-  text.sample({}, input.ended_total);
-  text.family("heddle_agent_slice_writes_total", "counter", "Writes of ResourceSlices.");
-  text.sample({}, input.slice_writes);
-  text.family("heddle_agent_api_requests_total", "counter", "Requests to the API server.");
-  text.sample({}, input.api_requests);
-  text.family("heddle_agent_api_failures_total", "counter", "Requests to the API server that failed.");
-  text.sample({}, input.api_failures);
+  text.single("heddle_agent_ungranted_processes_total", "counter", "Such processes found since the start.",
+              input.findings_total);
+  text.single("heddle_agent_processes_ended_total", "counter", "Processes ended by the policy.", input.ended_total);
+  text.single("heddle_agent_slice_writes_total", "counter", "Writes of ResourceSlices.", input.slice_writes);
+  text.single("heddle_agent_api_requests_total", "counter", "Requests to the API server.", input.api_requests);
+  text.single("heddle_agent_api_failures_total", "counter", "Requests to the API server that failed.",
+              input.api_failures);
   return text.take();
 }
 

@@ -305,7 +305,7 @@ kube::HttpResponse Running::observe(const kube::HttpRequest& request) {
   live.writes = sender_.counts();
   live.requests = client_.stats().requests;
   live.watch_restarts = client_.stats().watch_restarts;
-  return {200, "text/plain; version=0.0.4", metrics_.text(live), {}};
+  return {200, kPrometheusContentType, metrics_.text(live), {}};
 }
 
 kube::HttpResponse Running::explain(const std::string& key) {
