@@ -19,6 +19,7 @@
 #include "agent/node_view.h"
 #include "agent/publisher.h"
 #include "base/file.h"
+#include "base/prometheus.h"
 #include "codec/codec.h"
 #include "kube/http_server.h"
 #include "vendors/source.h"
@@ -421,7 +422,7 @@ class Agent {
   }
 
   kube::HttpResponse serve(const kube::HttpRequest& request) const {
-    if (request.path == "/metrics") return {200, "text/plain; version=0.0.4", metrics_text(metrics_input()), {}};
+    if (request.path == "/metrics") return {200, kPrometheusContentType, metrics_text(metrics_input()), {}};
     if (request.path == "/healthz") return {200, "text/plain", "ok\n", {}};
     if (request.path == "/readyz") {
       return {ready_ ? 200 : 503, "text/plain", ready_ ? "ok\n" : "the plugin does not listen yet\n", {}};
