@@ -25,6 +25,11 @@ class ReconcilerTest : public ::testing::Test {
     const auto violations = cluster.violations();
     EXPECT_TRUE(violations.empty()) << violations.front();
   }
+  // With what the API server has by now, until nothing is left to do.
+  void start() {
+    cluster.start_controller();
+    cluster.run();
+  }
   [[nodiscard]] int64_t count_events(const std::string& reason) const {
     const auto reasons = cluster.event_reasons();
     return std::count(reasons.begin(), reasons.end(), reason);
@@ -35,8 +40,7 @@ class ReconcilerTest : public ::testing::Test {
 TEST_F(ReconcilerTest, OneShareTakesTwoWritesForTheClaimAndTwoForThePod) {
   cluster.add_node("n1", 2);
   cluster.create_pod("p", share(3000, 30));
-  cluster.start_controller();
-  cluster.run();
+  start();
   EXPECT_EQ(cluster.node_of("p"), "n1");
   EXPECT_EQ(cluster.writes, 4U);
   EXPECT_EQ(cluster.api.pod("default/p")["status"]["nominatedNodeName"], "n1");
@@ -54,8 +58,7 @@ TEST_F(ReconcilerTest, OneShareTakesTwoWritesForTheClaimAndTwoForThePod) {
 TEST_F(ReconcilerTest, WhatDoesNotFitWaitsWithTheReasonAndStartsWhenOneEnds) {
   cluster.add_node("n1", 1, 10000);
   cluster.create_pod("a", share(6000, 30));
-  cluster.start_controller();
-  cluster.run();
+  start();
   cluster.create_pod("b", share(6000, 30));
   cluster.run();
   EXPECT_TRUE(cluster.gated("b"));
@@ -76,8 +79,7 @@ TEST_F(ReconcilerTest, WhatDoesNotFitWaitsWithTheReasonAndStartsWhenOneEnds) {
 TEST_F(ReconcilerTest, MoreCardsThanAnyNodeHasIsInfeasible) {
   cluster.add_node("n1", 2);
   cluster.create_pod("p", Json{{"nvidia.com/gpu", "3"}});
-  cluster.start_controller();
-  cluster.run();
+  start();
   EXPECT_TRUE(cluster.gated("p"));
   EXPECT_EQ(Json::parse(*cluster.controller->explain_json("default/p"))["outcome"], "Infeasible");
   cluster.add_node("n2", 4);
@@ -88,8 +90,7 @@ TEST_F(ReconcilerTest, MoreCardsThanAnyNodeHasIsInfeasible) {
 TEST_F(ReconcilerTest, ManyPodsShareCardsAndNeverBeyondThem) {
   for (int i = 0; i < 5; ++i) cluster.add_node("n" + std::to_string(i), 2, 10000);
   for (int i = 0; i < 60; ++i) cluster.create_pod("p" + std::to_string(i), share(3000, 20));
-  cluster.start_controller();
-  cluster.run();
+  start();
   int bound = 0;
   for (int i = 0; i < 60; ++i) bound += cluster.node_of("p" + std::to_string(i)).empty() ? 0 : 1;
   EXPECT_EQ(bound, 30);
@@ -99,8 +100,7 @@ TEST_F(ReconcilerTest, HigherPriorityComesFirst) {
   cluster.add_node("n1", 1);
   cluster.create_pod("low", kCard, {{"priority", 1}});
   cluster.create_pod("high", kCard, {{"priority", 100}});
-  cluster.start_controller();
-  cluster.run();
+  start();
   EXPECT_EQ(cluster.node_of("high"), "n1");
   EXPECT_TRUE(cluster.gated("low"));
 }
@@ -109,8 +109,7 @@ TEST_F(ReconcilerTest, ANodeWithoutRoomForThePodIsNotChosen) {
   cluster.add_node("small", 1, 10000, "1");
   cluster.add_node("large", 1, 80000, "8");
   cluster.create_pod("p", Json{{"nvidia.com/gpumem", "1000"}, {"cpu", "4"}});
-  cluster.start_controller();
-  cluster.run();
+  start();
   EXPECT_EQ(cluster.node_of("p"), "large");
 }
 
@@ -118,8 +117,7 @@ TEST_F(ReconcilerTest, TheSchedulerGivesOneClaimBackAndThePodMovesWhole) {
   cluster.add_node("n1", 2, 10000);
   cluster.create_pod("p", std::vector<Json>{share(9000, 10), share(9000, 10)});
   cluster.full.insert("n1");
-  cluster.start_controller();
-  cluster.run();
+  start();
   EXPECT_EQ(cluster.node_of("p"), "");
   cluster.add_node("n2", 2, 10000);
   cluster.run(Duration::seconds(60));
@@ -147,8 +145,7 @@ TEST_F(ReconcilerTest, TheGateGoesAlsoWhenTheNominationFails) {
   cluster.fault = [](const Write& write, uint64_t) {
     return write.kind == WriteKind::kNominatePod ? Fault::kUnavailable : Fault::kNone;
   };
-  cluster.start_controller();
-  cluster.run();
+  start();
   EXPECT_EQ(cluster.node_of("p"), "n1");
   EXPECT_EQ(cluster.condition("p")["status"], "True");
 }
@@ -156,8 +153,7 @@ TEST_F(ReconcilerTest, TheGateGoesAlsoWhenTheNominationFails) {
 TEST_F(ReconcilerTest, ALateConditionDoesNotOverwriteANewerOne) {
   cluster.add_node("n1", 1);
   cluster.create_pod("a", kCard);
-  cluster.start_controller();
-  cluster.run();
+  start();
   cluster.create_pod("b", kCard);
   (void)cluster.api.take_changes();
   cluster.controller->upsert_pod(*codec::parse_pod(cluster.api.pod("default/b").dump()));
@@ -236,8 +232,7 @@ TEST_F(ReconcilerTest, ClaimsThatUsersWroteAreAllocatedWithoutAGate) {
                                      {"count", 1},
                                      {"capacity", {{"requests", {{"memory", "1Gi"}, {"cores", "10"}}}}}});
   cluster.create_claim_pod("p", {"mine"});
-  cluster.start_controller();
-  cluster.run();
+  start();
   EXPECT_EQ(cluster.node_of("p"), "n1");
   EXPECT_EQ(cluster.api.claim("default/mine")["metadata"]["finalizers"][0], "resource.kubernetes.io/delete-protection");
 }
@@ -246,8 +241,7 @@ TEST_F(ReconcilerTest, ClaimsOfOtherClassesAreLeftAlone) {
   cluster.add_node("n1", 2);
   cluster.create_user_claim("theirs", {{"deviceClassName", "gpu.example.com"}, {"count", 1}});
   cluster.create_claim_pod("p", {"theirs"});
-  cluster.start_controller();
-  cluster.run();
+  start();
   EXPECT_EQ(cluster.writes, 0U);
 }
 
@@ -256,8 +250,7 @@ TEST_F(ReconcilerTest, TwoPodsOnOneClaimFollowIt) {
   cluster.create_user_claim("both", {{"deviceClassName", "heddle"}, {"count", 1}, {"allocationMode", "ExactCount"}});
   cluster.create_claim_pod("a", {"both"});
   cluster.create_claim_pod("b", {"both"});
-  cluster.start_controller();
-  cluster.run();
+  start();
   EXPECT_EQ(cluster.node_of("a"), "n1");
   EXPECT_EQ(cluster.node_of("b"), "n1");
 }
@@ -269,8 +262,7 @@ TEST_F(ReconcilerTest, TwoClaimsInOneContainerAreRefusedBeforeAnythingIsGranted)
   for (const char* name : {"a", "b"}) cluster.create_user_claim(name, share_of_card);
   cluster.create_user_claim("nic", {{"deviceClassName", "nic.example.com"}, {"count", 1}});
   cluster.create_claim_pod("two", {"a", "nic", "b"});
-  cluster.start_controller();
-  cluster.run();
+  start();
   EXPECT_EQ(cluster.writes, 0U);
   EXPECT_EQ(cluster.condition("two")["status"], "False");
   const std::string message = cluster.condition("two")["message"];
@@ -286,8 +278,7 @@ TEST_F(ReconcilerTest, AClaimOfTheSameNameThatIsNotThePodsIsNotUsed) {
   const std::string name = cluster.api.pod("default/p")["spec"]["resourceClaims"][0]["resourceClaimName"];
   cluster.create_user_claim(name,
                             {{"deviceClassName", "heddle-nvidia"}, {"count", 1}, {"allocationMode", "ExactCount"}});
-  cluster.start_controller();
-  cluster.run();
+  start();
   EXPECT_TRUE(cluster.gated("p"));
   EXPECT_EQ(cluster.condition("p")["reason"], "ClaimMismatch");
   EXPECT_EQ(count_events("HeddleRefused"), 1);
@@ -297,8 +288,7 @@ TEST_F(ReconcilerTest, AnAnnotationThatCannotBeReadIsRefused) {
   cluster.add_node("n1", 1);
   cluster.create_pod("p", share(3000, 30));
   cluster.api.pod("default/p")["metadata"]["annotations"]["heddle.dev/request"] = "[]";
-  cluster.start_controller();
-  cluster.run();
+  start();
   EXPECT_TRUE(cluster.gated("p"));
   EXPECT_EQ(cluster.condition("p")["reason"], "Invalid");
   EXPECT_EQ(cluster.writes, 0U);
@@ -307,8 +297,7 @@ TEST_F(ReconcilerTest, AnAnnotationThatCannotBeReadIsRefused) {
 TEST_F(ReconcilerTest, AnotherGateIsWaitedFor) {
   cluster.add_node("n1", 1);
   cluster.create_pod("p", kCard, {{"schedulingGates", Json::array({{{"name", "example.com/queue"}}})}});
-  cluster.start_controller();
-  cluster.run();
+  start();
   EXPECT_TRUE(cluster.api.claims().empty());
   EXPECT_EQ(cluster.condition("p")["reason"], "Gated");
 }
@@ -319,8 +308,7 @@ TEST_F(ReconcilerTest, QuotaIsCountedFromTheLedger) {
   cluster.create_pod("a", share(3000, 30));
   cluster.create_pod("b", kCard);  // 81920 MiB
   cluster.create_pod("c", share(100, 30));
-  cluster.start_controller();
-  cluster.run();
+  start();
   EXPECT_EQ(cluster.node_of("a"), "n1");
   EXPECT_EQ(cluster.node_of("b"), "n1");
   EXPECT_TRUE(cluster.gated("c"));
@@ -342,8 +330,7 @@ TEST_F(ReconcilerTest, AQuotaWithAScopeCountsOnlyThePodsThatItCovers) {
   cluster.create_pod("plain", kCard);
   cluster.create_pod("a", kCard, batch);
   cluster.create_pod("b", kCard, batch);
-  cluster.start_controller();
-  cluster.run();
+  start();
   EXPECT_EQ(cluster.node_of("plain"), "n1");
   EXPECT_EQ(cluster.node_of("a"), "n1");
   EXPECT_TRUE(cluster.gated("b"));
@@ -356,8 +343,7 @@ TEST_F(ReconcilerTest, AQuotaWithAScopeCountsOnlyThePodsThatItCovers) {
 TEST_F(ReconcilerTest, ADeletedPodLeavesNothing) {
   cluster.add_node("n1", 1);
   cluster.create_pod("a", kCard);
-  cluster.start_controller();
-  cluster.run();
+  start();
   cluster.create_pod("b", kCard);
   cluster.run();
   EXPECT_TRUE(cluster.gated("b"));
@@ -404,8 +390,7 @@ TEST_F(ReconcilerTest, AClaimThatSomeoneDeletesIsMadeAgain) {
 TEST_F(ReconcilerTest, AClaimInUseIsLeftToItsPod) {
   cluster.add_node("n1", 1);
   cluster.create_pod("p", kCard);
-  cluster.start_controller();
-  cluster.run();
+  start();
   const std::string key = cluster.api.claims().begin()->first;
   cluster.api.delete_claim(key);
   cluster.run(Duration::seconds(60));
@@ -415,8 +400,7 @@ TEST_F(ReconcilerTest, AClaimInUseIsLeftToItsPod) {
 TEST_F(ReconcilerTest, AnOverCommittedDeviceLosesTheYoungerGrantThatNobodyRuns) {
   cluster.add_node("n1", 1);
   cluster.create_pod("a", kCard);
-  cluster.start_controller();
-  cluster.run();
+  start();
   // Another leader's late write: the same card, for a pod that is not bound.
   cluster.create_pod("b", kCard);
   cluster.settle();
@@ -447,8 +431,7 @@ TEST_F(ReconcilerTest, AnOverCommittedDeviceLosesTheYoungerGrantThatNobodyRuns) 
 TEST_F(ReconcilerTest, AClaimWhosePodIsGoneIsTakenDownWhenNobodyElseDoes) {
   cluster.add_node("n1", 1);
   cluster.create_pod("a", kCard);
-  cluster.start_controller();
-  cluster.run();
+  start();
   Json orphan = cluster.api.claims().begin()->second;
   cluster.delete_pod("a");
   cluster.settle();
@@ -483,8 +466,7 @@ TEST_F(ReconcilerTest, PodsPastAdmissionAreReportedOnce) {
 TEST_F(ReconcilerTest, WaitingPodsAreNotToldTheSameAgain) {
   cluster.add_node("n1", 1, 10000);
   cluster.create_pod("a", share(9000, 10));
-  cluster.start_controller();
-  cluster.run();
+  start();
   cluster.create_pod("b", share(9000, 10));
   cluster.settle();
   const size_t before = cluster.api.events.size();
@@ -498,8 +480,7 @@ TEST_F(ReconcilerTest, WaitingPodsAreNotToldTheSameAgain) {
 TEST_F(ReconcilerTest, APodThatIsBoundBeforeTheAnswerAboutItsGateIsStillTold) {
   cluster.add_node("n1", 1);
   cluster.create_pod("a", kCard);
-  cluster.start_controller();
-  cluster.run();
+  start();
   cluster.create_pod("b", kCard);
   cluster.run();
   EXPECT_EQ(cluster.condition("b")["status"], "False");
@@ -527,8 +508,7 @@ TEST_F(ReconcilerTest, ALeaderThatResignsWritesNothingAndTheNextGoesOn) {
   // The write was on its way all the same.
   (void)cluster.api.execute(writes.front().request);
   cluster.controller->finish(writes.front().id, std::string("{}"));
-  cluster.start_controller();
-  cluster.run();
+  start();
   EXPECT_EQ(cluster.node_of("p"), "n1");
   EXPECT_EQ(cluster.api.claims().size(), 1U);
 }
