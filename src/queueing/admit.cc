@@ -70,7 +70,7 @@ std::vector<size_t> Queues::Impl::full_queues(const Entry& entry) const {
     for (size_t q = entry.leaf; q != kNone; q = queues[q].parent) {
       if (entry.demand[m] > most_of(queues[q].bounds[m]) - queues[q].used[m]) full.push_back(q);
     }
-    if (shared_refusal(entry, m)) full.push_back(0);
+    if (root_is_short(entry, m)) full.push_back(0);
   }
   return full;
 }
@@ -93,10 +93,8 @@ bool Queues::Impl::never_fits(const Entry& entry) const {
   return false;
 }
 
-// What would be taken of the root, with what queues withhold from lending counted as taken.
-std::optional<Reason> Queues::Impl::shared_refusal(const Entry& entry, size_t m) const {
-  const int64_t total = queues.front().bounds[m].guaranteed;
-  if (total == kUnbounded) return std::nullopt;
+// How much more of the root would be taken, with what queues withhold from lending counted as taken.
+int64_t Queues::Impl::taken_more(const Entry& entry, size_t m) const {
   int64_t more = entry.demand[m];
   for (size_t q = entry.leaf; q != kNone; q = queues[q].parent) {
     const Queue& queue = queues[q];
@@ -104,8 +102,32 @@ std::optional<Reason> Queues::Impl::shared_refusal(const Entry& entry, size_t m)
     for (const size_t child : queue.children) below += queues[child].taken[m];
     more = std::max(below + more, queue.bounds[m].withheld) - queue.taken[m];
   }
+  return more;
+}
+
+bool Queues::Impl::root_is_short(const Entry& entry, size_t m) const {
+  const int64_t total = queues.front().bounds[m].guaranteed;
+  return total != kUnbounded && taken_more(entry, m) > total - queues.front().taken[m];
+}
+
+// The same as !refusal(), without words.
+bool Queues::Impl::admits(const Entry& entry) const {
+  if (!entry.spec.reservation.empty() && member_refusal(entry)) return false;
+  for (size_t m = 0; m < meters.size(); ++m) {
+    if (entry.demand[m] == 0) continue;
+    for (size_t q = entry.leaf; q != kNone; q = queues[q].parent) {
+      if (entry.demand[m] > most_of(queues[q].bounds[m]) - queues[q].used[m]) return false;
+    }
+    if (root_is_short(entry, m)) return false;
+  }
+  return !entry.spec.reservation.empty() || reservations.empty() || !reservation_refusal(entry);
+}
+
+std::optional<Reason> Queues::Impl::shared_refusal(const Entry& entry, size_t m) const {
+  if (!root_is_short(entry, m)) return std::nullopt;
+  const int64_t total = queues.front().bounds[m].guaranteed;
   const int64_t taken = queues.front().taken[m];
-  if (more <= total - taken) return std::nullopt;
+  const int64_t more = taken_more(entry, m);
   const auto text = [&](int64_t amount) { return amount_text(meters[m], amount); };
   const int64_t withheld = taken - queues.front().used[m];
   return Reason{

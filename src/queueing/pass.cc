@@ -24,7 +24,6 @@ struct Queues::Pass::State {
   State(Impl& the_impl, Time the_now) : impl(the_impl), now(the_now), cursors(impl.queues.size()) {
     for (const auto& [submitted, id] : impl.by_submission) order.push_back(id);
     for (size_t q = 0; q < impl.queues.size(); ++q) restart(q);
-    changes = impl.changes;
   }
 
   void restart(size_t q) {
@@ -43,7 +42,6 @@ struct Queues::Pass::State {
 
   Impl& impl;
   Time now;
-  uint64_t changes = 0;
   Turn turn = Turn::kStarving;
   std::vector<std::string> order;  // by submission
   size_t next_in_order = 0;
@@ -80,7 +78,7 @@ bool Queues::Pass::State::inside(size_t q, size_t scope) const {
 bool Queues::Pass::State::offerable(const Entry& entry, Turn for_turn) {
   if (entry.phase != Phase::kWaiting || offered.contains(entry.spec.id)) return false;
   if (for_turn == Turn::kEntitled && !impl.fits_guarantee(entry)) return false;
-  return !held_back(entry) && !impl.refusal(entry);
+  return impl.admits(entry) && !held_back(entry);
 }
 
 const Entry* Queues::Pass::State::next_starving() {

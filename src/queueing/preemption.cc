@@ -150,6 +150,9 @@ std::optional<Eviction> Preemptions::plan_one_site(Candidates& candidates, const
     return eviction_of(search.preemptor, site, chosen);
   };
   bool quota = quota_fits(search, all);
+  if (!quota) {
+    if (auto site = search.oracle.room_now()) roomy.insert(*std::move(site));
+  }
   std::vector<const Victim*> everywhere;  // gangs over several sites: they make room at each of theirs
   while (const Victim* victim = candidates.next()) {
     all.push_back(victim);
@@ -206,6 +209,7 @@ Preemptions::Answer Preemptions::plan(const std::string& preemptor, Time now, Fi
     const Search search{preemptor, rule, now, oracle};
     Candidates candidates(*this, *workload, rule, refused);
     auto eviction = oracle.single_site() ? plan_one_site(candidates, search) : plan_sites(candidates, search);
+    if (eviction && eviction->victims.empty()) return {std::nullopt, Reason{"Fits", "it fits without any victim"}};
     if (eviction) return {std::move(eviction), std::nullopt};
   }
   std::vector<const Victim*> all;

@@ -67,6 +67,8 @@ class FitOracle {
   // Whether the preemptor has room, quota apart, when these have gone; at this site, for single_site(). Monotone: with
   // more gone it fits as well. Devices held for others count as taken.
   [[nodiscard]] virtual bool fits(const std::string& site, const std::vector<const Victim*>& gone) = 0;
+  // For single_site(): a site where it fits as things are, if there is one. Asked where only quota is short.
+  [[nodiscard]] virtual std::optional<std::string> room_now() { return std::nullopt; }
 };
 
 struct Eviction {
@@ -87,7 +89,8 @@ class Preemptions {
 
   // --- plans ---
   // Nothing changes. refused: victims that may not be taken this time, such as those of a disruption budget. Reasons as
-  // values: NoVictims (nobody may be evicted for it, or not enough), Quota (its own limits stand in the way).
+  // values: Fits (nobody has to go), NoVictims (nobody may be evicted for it, or not enough), or the quota that stands
+  // in the way even then.
   struct Answer {
     std::optional<Eviction> eviction;
     std::optional<Reason> reason;  // with no eviction

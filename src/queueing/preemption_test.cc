@@ -172,6 +172,25 @@ TEST_F(PreemptionTest, QuotaMayNeedMoreVictimsThanTheNode) {
   wait("p", "b", 4);
   Cards oracle({{"n1", 4}, {"n2", 0}}, 4);
   EXPECT_THAT(victims("p", oracle), ElementsAre("z")) << "there are devices, and no quota";
+  struct Roomy final : FitOracle {
+    [[nodiscard]] bool single_site() const override { return true; }
+    [[nodiscard]] bool fits(const std::string& site, const std::vector<const Victim*>&) override {
+      return site == "n3";
+    }
+    [[nodiscard]] std::optional<std::string> room_now() override { return "n3"; }
+  } roomy;
+  const auto answer = preemptions_->plan("p", now(), roomy);
+  ASSERT_TRUE(answer.eviction.has_value());
+  EXPECT_EQ(answer.eviction->site, "n3") << "a node without any victim";
+  EXPECT_THAT(answer.eviction->victims, ElementsAre("z"));
+}
+
+TEST_F(PreemptionTest, NobodyGoesForWhatFits) {
+  run("x", "a", 8, "n1");
+  run("y", "a", 1, "n1");
+  wait("p", "b", 1);
+  Cards oracle({{"n1", 1}}, 1);
+  EXPECT_THAT(victims("p", oracle), ElementsAre("Fits: it fits without any victim"));
 }
 
 TEST_F(PreemptionTest, ARefusedVictimGivesThePlanUp) {

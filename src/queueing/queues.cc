@@ -14,7 +14,6 @@ Queues::Queues(Queues&&) noexcept = default;
 Queues& Queues::operator=(Queues&&) noexcept = default;
 
 void Queues::Impl::advance_to(Time time) {
-  ++changes;
   if (time <= now) return;
   const Duration elapsed = time - now;
   for (Queue& queue : queues) queue.past = advance(queue.past, queue.cost, elapsed, half_life);
@@ -92,7 +91,13 @@ void Queues::Impl::mark(Entry& entry) {
 
 // Room came up within the guarantee: what borrows here is entitled, the oldest first.
 void Queues::Impl::promote(size_t leaf) {
-  for (const auto& [order, id] : queues[leaf].active) {
+  const Queue& queue = queues[leaf];
+  bool room = false;
+  for (size_t m = 0; m < meters.size(); ++m) {
+    room = room || (queue.bounds[m].promised && queue.bounds[m].guaranteed > queue.entitled[m]);
+  }
+  if (!room || queue.used == queue.entitled) return;
+  for (const auto& [order, id] : queue.active) {
     Entry& entry = entries.at(id);
     if (!entry.entitled) mark(entry);
   }

@@ -63,6 +63,9 @@ struct Queues::Impl {
   [[nodiscard]] std::optional<Reason> refusal(const Entry& entry) const;
   [[nodiscard]] std::optional<Reason> quota_refusal(const Entry& entry) const;
   [[nodiscard]] std::optional<Reason> shared_refusal(const Entry& entry, size_t meter) const;
+  [[nodiscard]] bool admits(const Entry& entry) const;
+  [[nodiscard]] int64_t taken_more(const Entry& entry, size_t meter) const;
+  [[nodiscard]] bool root_is_short(const Entry& entry, size_t meter) const;
   [[nodiscard]] std::optional<Reason> reservation_refusal(const Entry& entry) const;
   [[nodiscard]] std::optional<Reason> member_refusal(const Entry& entry) const;
   [[nodiscard]] std::optional<Reason> window_refusal(const Entry& entry, size_t meter, Time when) const;
@@ -106,7 +109,6 @@ struct Queues::Impl {
   std::optional<Duration> patience;
   Time now;
   uint64_t next_order = 1;
-  uint64_t changes = 0;  // ends passes
   std::unordered_map<std::string, Entry> entries;
   std::set<std::pair<int64_t, std::string>> by_submission;  // of what waits
 };
