@@ -17,12 +17,15 @@ if [ -n "${1:-}" ] && [ ${#traces[@]} -eq 0 ]; then
   exit 1
 fi
 line=$(build/release/bin/placement_bench "${traces[@]}")
+reclaim=$(build/release/bin/reclaim_bench)
+echo "reclaim of 4,000 single cards on 500 nodes x 8: $reclaim"
 if [ -n "${HEDDLE_BENCH_RESULTS:-}" ]; then
-  python3 - "$HEDDLE_BENCH_RESULTS" "$line" <<'END'
+  python3 - "$HEDDLE_BENCH_RESULTS" "$line" "$reclaim" <<'END'
 import json, os, sys
-path, line = sys.argv[1], json.loads(sys.argv[2])
+path = sys.argv[1]
 results = json.load(open(path)) if os.path.exists(path) else {}
-results.update(line)
+for line in sys.argv[2:]:
+    results.update(json.loads(line))
 with open(path, "w") as file:
     json.dump(results, file, indent=1, sort_keys=True)
 END

@@ -128,6 +128,7 @@ class State {
   [[nodiscard]] uint64_t generation() const;
 
   struct Impl;  // known inside the engine only
+  [[nodiscard]] const Impl& inside() const { return *impl_; }
 
  private:
   std::unique_ptr<Impl> impl_;

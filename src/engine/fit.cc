@@ -94,6 +94,45 @@ std::optional<Shortage> Placement::shortage_of(const NodeEntry& node, bool empty
   return std::nullopt;
 }
 
+bool Placement::plainly_fits_without(const NodeEntry& node, const std::vector<std::string>& pod_uids) const {
+  if (request.pod == nullptr) return true;
+  std::map<std::string, int64_t> ended;  // what comes free
+  int64_t pods = 0;
+  std::vector<std::string> uids = pod_uids;
+  uids.push_back(request.pod->meta.uid);
+  for (const std::string& uid : uids) {
+    const auto known = state.pods.find(uid);
+    if (known == state.pods.end() || known->second.node != node.view.node) continue;
+    ++pods;
+    for (const auto& [resource, amount] : known->second.usage) ended[resource] += amount;
+  }
+  const auto roomy = [&](const std::string& resource, int64_t needed, int64_t used) {
+    const auto total = node.allocatable.find(resource);
+    return needed <= (total == node.allocatable.end() ? 0 : total->second) - used;
+  };
+  if (!node.allocatable.empty()) {
+    if (node.allocatable.contains("pods") && !roomy("pods", 1, node.pods - pods)) return false;
+    for (const auto& [resource, needed] : needs) {
+      if (needed <= 0 || served_by_devices(node, resource)) continue;
+      const auto used = node.used.find(resource);
+      const auto less = ended.find(resource);
+      if (!roomy(resource, needed,
+                 (used == node.used.end() ? 0 : used->second) - (less == ended.end() ? 0 : less->second))) {
+        return false;
+      }
+    }
+  }
+  for (const auto& [uid, taken] : node.ports) {
+    if (std::find(uids.begin(), uids.end(), uid) != uids.end()) continue;
+    for (const model::HostPort& port : ports) {
+      if (std::any_of(taken.begin(), taken.end(), [&](const auto& other) { return model::conflict(port, other); })) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 std::optional<model::HostPort> Placement::port_conflict_on(const NodeEntry& node) const {
   if (ports.empty()) return std::nullopt;
   for (const auto& [uid, taken] : node.ports) {

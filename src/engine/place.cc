@@ -209,15 +209,20 @@ Result<RequestOutlook> outlook_of(const NodeEntry& node, Alternative& alternativ
   return outlook;
 }
 
-Result<Outcome> State::place(const PlacementRequest& request, SeededRandom& random) const {
-  HEDDLE_TRY(const std::vector<allocator::ClaimInput> inputs, claim_inputs(*impl_, request));
-  HEDDLE_TRY(auto claims, allocator::prepare(inputs, impl_->classes, impl_->cache, impl_->options));
+Result<Placement> make_placement(const State::Impl& state, const PlacementRequest& request) {
+  HEDDLE_TRY(const std::vector<allocator::ClaimInput> inputs, claim_inputs(state, request));
+  HEDDLE_TRY(auto claims, allocator::prepare(inputs, state.classes, state.cache, state.options));
   Placement placement{
-      .state = *impl_, .request = request, .claims = std::move(claims), .needs = {}, .ports = {}, .policy = {}};
+      .state = state, .request = request, .claims = std::move(claims), .needs = {}, .ports = {}, .policy = {}};
   if (request.pod != nullptr) {
     placement.needs = model::effective_requests(*request.pod);
     placement.ports = model::host_ports(*request.pod);
   }
+  return placement;
+}
+
+Result<Outcome> State::place(const PlacementRequest& request, SeededRandom& random) const {
+  HEDDLE_TRY(Placement placement, make_placement(*impl_, request));
   HEDDLE_TRY(const std::optional<Best> best, best_of(placement));
   if (!best) return explain(placement);
   Assigned assigned{.node = best->node->view.node, .allocations = {}};

@@ -73,11 +73,16 @@ struct Placement {
   [[nodiscard]] Bar bar_of(const NodeEntry& node) const;
   // The first plain resource that is short; nothing when all fit. With empty_node the pods on it are not counted.
   [[nodiscard]] std::optional<Shortage> shortage_of(const NodeEntry& node, bool empty_node) const;
+  // The same, or a port in use, when these pods of the node have ended.
+  [[nodiscard]] bool plainly_fits_without(const NodeEntry& node, const std::vector<std::string>& pod_uids) const;
   [[nodiscard]] bool served_by_devices(const NodeEntry& node, const std::string& resource) const;
   // The first port that another pod of the node has.
   [[nodiscard]] std::optional<model::HostPort> port_conflict_on(const NodeEntry& node) const;
   [[nodiscard]] Result<bool> devices_fit(const NodeEntry& node, const allocator::Assumption& assumption);
 };
+
+// request is borrowed.
+Result<Placement> make_placement(const State::Impl& state, const PlacementRequest& request);
 
 // How the devices of one node stand for one request alone.
 struct RequestOutlook {
