@@ -69,8 +69,8 @@ Costs measure(int batches) {
   return costs;
 }
 
-// Runs this program again as a measuring process and reads its four numbers.
-Costs measured_in(const std::string& self, const std::string& folder, bool guarded, int batches) {
+// Runs this program again as a measuring process, with a preload library or without, and reads its four numbers.
+Costs measured_in(const std::string& self, const std::string& folder, const std::string& preload, int batches) {
   int ends[2];
   Costs costs;
   if (pipe(ends) != 0) return costs;
@@ -79,7 +79,7 @@ Costs measured_in(const std::string& self, const std::string& folder, bool guard
     dup2(ends[1], 1);
     setenv("LD_LIBRARY_PATH", HEDDLE_FAKE_LIBRARIES, 1);
     setenv("HEDDLE_GUARD_DIR", folder.c_str(), 1);
-    if (guarded) setenv("LD_PRELOAD", HEDDLE_GUARD_LIBRARY, 1);
+    if (!preload.empty()) setenv("LD_PRELOAD", preload.c_str(), 1);
     execl(self.c_str(), self.c_str(), "--measure", std::to_string(batches).c_str(), nullptr);
     _exit(127);
   }
@@ -92,6 +92,31 @@ Costs measured_in(const std::string& self, const std::string& folder, bool guard
   std::fclose(answer);
   waitpid(child, nullptr, 0);
   return costs;
+}
+
+// Seconds until so many processes that start at once have each loaded the driver and allocated.
+double start_many(const std::string& self, const std::string& folder, const std::string& preload, int count) {
+  setenv("LD_LIBRARY_PATH", HEDDLE_FAKE_LIBRARIES, 1);
+  setenv("HEDDLE_GUARD_DIR", folder.c_str(), 1);
+  const int64_t start = now_ns();
+  for (int i = 0; i < count; ++i) {
+    if (fork() != 0) continue;
+    if (!preload.empty()) setenv("LD_PRELOAD", preload.c_str(), 1);
+    execl(self.c_str(), self.c_str(), "--once", nullptr);
+    _exit(127);
+  }
+  int failed = 0;
+  int status = 0;
+  while (wait(&status) > 0) failed += status != 0 ? 1 : 0;
+  if (failed != 0) std::fprintf(stderr, "%d of %d processes failed\n", failed, count);
+  return static_cast<double>(now_ns() - start) / 1e9;
+}
+
+int start_once() {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+  if (driver == nullptr) return 3;
+  CUdeviceptr address = 0;
+  return bind<decltype(&cuMemAlloc)>(driver, "cuMemAlloc_v2")(&address, 3000000) == CUDA_SUCCESS ? 0 : 4;
 }
 
 bool prepare(const std::string& folder, int cores) {
@@ -107,16 +132,29 @@ int run(const std::string& self, int batches) {
   if (mkdtemp(name) == nullptr) return 3;
   const std::string folder = name;
   bool ready = prepare(folder, 0);
-  const Costs bare = measured_in(self, folder, false, batches);
-  const Costs guarded = measured_in(self, folder, true, batches);
+  const Costs bare = measured_in(self, folder, "", batches);
+  const Costs guarded = measured_in(self, folder, HEDDLE_GUARD_LIBRARY, batches);
+  const int processes = batches > 100 ? 1000 : 20;
+  double ratio = 1e9;
+  for (int i = 0; i < 3; ++i) {
+    const double alone = start_many(self, folder, "", processes);
+    ratio = std::min(ratio, start_many(self, folder, HEDDLE_GUARD_LIBRARY, processes) / alone);
+  }
   ready = ready && prepare(folder, 90);
-  const Costs limited = measured_in(self, folder, true, batches);
+  const Costs limited = measured_in(self, folder, HEDDLE_GUARD_LIBRARY, batches);
+  std::string peer;
+  if (const char* library = std::getenv("PEER_GUARD")) {
+    char text[80];
+    std::snprintf(text, sizeof(text), "\"guard.peer_launch_added_ns\": %.1f, ",
+                  measured_in(self, folder, library, batches).launch - bare.launch);
+    peer = text;
+  }
   if (!remove_tree(folder) || !ready) return 3;
   std::printf(
-      "{\"guard.launch_added_ns\": %.1f, \"guard.launch_limited_added_ns\": %.1f, \"guard.alloc_added_ns\": %.1f, "
-      "\"guard.free_added_ns\": %.1f}\n",
-      guarded.launch - bare.launch, limited.launch_mean - bare.launch_mean, guarded.allocate - bare.allocate,
-      guarded.release - bare.release);
+      "{%s\"guard.launch_added_ns\": %.1f, \"guard.launch_limited_added_ns\": %.1f, \"guard.alloc_added_ns\": %.1f, "
+      "\"guard.free_added_ns\": %.1f, \"guard.start1000_ratio\": %.2f}\n",
+      peer.c_str(), guarded.launch - bare.launch, limited.launch_mean - bare.launch_mean,
+      guarded.allocate - bare.allocate, guarded.release - bare.release, ratio);
   return 0;
 }
 
@@ -130,5 +168,6 @@ int main(int count, char** arguments) {
     std::printf("%f %f %f %f\n", costs.launch, costs.launch_mean, costs.allocate, costs.release);
     return 0;
   }
+  if (first == "--once") return heddle::guard::start_once();
   return heddle::guard::run("/proc/self/exe", first == "--quick" ? 3 : 1000);
 }

@@ -54,7 +54,8 @@ Result<GuardFolder> write_guard_folder(const std::string& folder, const guard::C
     if (result.note.empty()) result.kind = UsageKind::kTmpfs;
   }
   const Result<std::string> before = read_file(result.limits);
-  if (!before || *before != content) HEDDLE_CHECK_OK(write_file_atomic(result.limits, content, 0444));
+  if (!before || !guard::same_limits(*before, content))
+    HEDDLE_CHECK_OK(write_file_atomic(result.limits, content, 0444));
   HEDDLE_CHECK_OK(guard::create_usage(result.usage, limits));
   return result;
 }

@@ -205,6 +205,7 @@ Result<std::string> encode_limits(const ClaimLimits& limits) {
   file.size = sizeof(file);
   if (limits.flags.deny_unlisted_devices) file.flags |= HEDDLE_GUARD_DENY_UNLISTED_DEVICES;
   if (limits.flags.fail_closed) file.flags |= HEDDLE_GUARD_FAIL_CLOSED;
+  if (limits.flags.strict_share) file.flags |= HEDDLE_GUARD_STRICT_SHARE;
   if (limits.flags.deny_unknown_symbols) file.flags |= HEDDLE_GUARD_DENY_UNKNOWN_SYMBOLS;
   file.device_count = static_cast<uint32_t>(limits.devices.size());
   put_text(file.claim_uid, limits.claim_uid);
@@ -245,6 +246,7 @@ Result<ClaimLimits> decode_limits(std::string_view content) {
   HEDDLE_TRY(limits.request, get_text(file.request, "request"));
   limits.flags.deny_unlisted_devices = (file.flags & HEDDLE_GUARD_DENY_UNLISTED_DEVICES) != 0;
   limits.flags.fail_closed = (file.flags & HEDDLE_GUARD_FAIL_CLOSED) != 0;
+  limits.flags.strict_share = (file.flags & HEDDLE_GUARD_STRICT_SHARE) != 0;
   limits.flags.deny_unknown_symbols = (file.flags & HEDDLE_GUARD_DENY_UNKNOWN_SYMBOLS) != 0;
   for (uint32_t i = 0; i < file.device_count; ++i) {
     const heddle_guard_device_limits& from = file.devices[i];
@@ -258,6 +260,35 @@ Result<ClaimLimits> decode_limits(std::string_view content) {
   }
   HEDDLE_CHECK_OK(check_limits(limits));
   return limits;
+}
+
+bool same_limits(std::string_view a, std::string_view b) {
+  constexpr size_t kFixed = offsetof(heddle_guard_limits, hints);
+  return a.size() == b.size() && a.substr(0, kFixed) == b.substr(0, kFixed);
+}
+
+bool has_hints(std::string_view content) {
+  uint32_t version = 0;
+  if (content.size() != sizeof(heddle_guard_limits)) return false;
+  std::memcpy(&version, content.data() + offsetof(heddle_guard_limits, version), sizeof(version));
+  return version >= 2;
+}
+
+Result<Activity> read_activity(int usage_fd, uint32_t device) {
+  heddle_guard_device_usage usage{};
+  if (device >= HEDDLE_GUARD_MAX_DEVICES) return fail(Code::kInvalidArgument, "no such device");
+  const size_t offset = offsetof(heddle_guard_usage, devices) + device * sizeof(usage);
+  HEDDLE_TRY(const size_t got, read_at(usage_fd, &usage, sizeof(usage), static_cast<off_t>(offset)));
+  if (got != sizeof(usage)) return fail(Code::kInvalidArgument, "the usage file is cut");
+  const auto plausible = [](int64_t value) { return std::clamp<int64_t>(value, 0, INT64_MAX / 4096); };
+  return Activity{plausible(usage.want_ns), plausible(usage.charged_ns), plausible(usage.measured_ns)};
+}
+
+Result<void> write_hint(int limits_fd, uint32_t device, double rate, double charge, int64_t now_ns) {
+  const auto ppm = [](double value, double most) { return static_cast<uint64_t>(std::clamp(value, 0.0, most) * 1e6); };
+  const uint64_t word = pack_hint({ppm(rate, 1), ppm(charge, 2)}, now_ns);
+  return write_all(limits_fd, &word, sizeof(word),
+                   static_cast<off_t>(offsetof(heddle_guard_limits, hints) + device * sizeof(word)));
 }
 
 Result<void> create_usage(int fd, const ClaimLimits& limits) {

@@ -26,6 +26,7 @@ struct DeviceLimit {
 struct LimitFlags {
   bool deny_unlisted_devices = true;  // devices without an entry are refused memory
   bool fail_closed = true;            // usage missing, unwritable or damaged: memory is refused
+  bool strict_share = false;          // never more than the share of the device's time: nothing is borrowed
   bool deny_unknown_symbols = false;  // entry points of a newer driver that speak of memory or work cannot be looked up
 };
 
@@ -43,6 +44,25 @@ Result<std::string> encode_limits(const ClaimLimits& limits);
 // The content of a limits file back, of this version or the one before. Errors: kInvalidArgument (damaged, not a limits
 // file), kUnsupported (a version that this program does not know).
 Result<ClaimLimits> decode_limits(std::string_view content);
+
+// True when two limits files say the same, whatever the agent has told the tenant meanwhile.
+bool same_limits(std::string_view a, std::string_view b);
+
+// True when a limits file has a page for the agent's hints (version 2).
+bool has_hints(std::string_view content);
+
+// What the guard has written about the tenant's use of one device. Any of it may be invented.
+struct Activity {
+  int64_t want_ns = 0;      // CLOCK_MONOTONIC: when a launch last asked to be admitted
+  int64_t charged_ns = 0;   // device time that its clock was charged with
+  int64_t measured_ns = 0;  // length of the intervals that this was made from
+};
+
+// One read of a few words; files of version 1 tell nothing (zeros). Errors: as read_usage().
+Result<Activity> read_activity(int usage_fd, uint32_t device);
+
+// Tells the tenant of a limits file (open for writing, version 2) what it may use of a device now. Errors: kInternal.
+Result<void> write_hint(int limits_fd, uint32_t device, double rate, double charge, int64_t now_ns);
 
 // Makes `usage` for these limits: full size, sparse, mode 0666 (the tenant's processes run as any user; the folder
 // decides who reaches it). An existing file of the right size and version stays as it is, so that a repeated Prepare

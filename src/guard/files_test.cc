@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <fstream>
 #include <functional>
 
 #include "base/file.h"
@@ -104,7 +105,7 @@ TEST(Limits, RefuseWhatCannotBeMeant) {
 
 TEST(Limits, DamageAndOtherVersionsAreTold) {
   const std::string good = encode_limits(two_devices()).value();
-  for (size_t at = 0; at < good.size(); at += 7) {
+  for (size_t at = 0; at < offsetof(heddle_guard_limits, hints); at += 7) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 0x10);
     EXPECT_FALSE(decode_limits(bad)) << "a flipped bit at " << at;
@@ -133,9 +134,20 @@ TEST(Limits, VersionOneIsStillRead) {
   ASSERT_EQ(limits->devices.size(), 2u);
   EXPECT_EQ(limits->devices[0].memory_bytes, int64_t{3000} << 20);
   EXPECT_EQ(limits->devices[1].cores_percent, 0);
-  if (HEDDLE_GUARD_VERSION == 1) {
-    EXPECT_EQ(*golden, encode_limits(two_devices()).value()) << "changing the layout needs a new version";
-  }
+  EXPECT_FALSE(has_hints(*golden));
+}
+
+// What the agent tells the tenant meanwhile is no damage, and no other limits.
+TEST(Limits, HintsAreNoPartOfWhatIsChecked) {
+  const std::string before = encode_limits(two_devices()).value();
+  std::string after = before;
+  after[offsetof(heddle_guard_limits, hints) + 3] = 'x';
+  EXPECT_TRUE(decode_limits(after));
+  EXPECT_TRUE(same_limits(before, after));
+  EXPECT_TRUE(has_hints(after));
+  after[offsetof(heddle_guard_limits, devices) + 100] ^= 1;
+  EXPECT_FALSE(decode_limits(after));
+  EXPECT_FALSE(same_limits(before, after));
 }
 
 TEST_F(FilesTest, NewUsageIsEmptyAndForEveryUser) {
@@ -165,6 +177,23 @@ TEST_F(FilesTest, ARepeatedPrepareKeepsWhatIsChargedAndMendsWhatIsBroken) {
   ASSERT_EQ(::symlink("/etc/passwd", path_.c_str()), 0);
   ASSERT_TRUE(create_usage(path_, two_devices()));
   ASSERT_TRUE(read_usage(path_)) << "a link in its place is replaced, not followed";
+}
+
+// The usage of a tenant whose guard is of the version before: the agent serves it as it is.
+TEST_F(FilesTest, UsageOfVersionOneIsServed) {
+  ASSERT_TRUE(create_usage(path_, two_devices()));
+  std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(offsetof(heddle_guard_usage_header, version));
+  file.put(1);
+  file.close();
+  EXPECT_TRUE(read_usage(path_));
+  EXPECT_EQ(*free_slots_of_dead(path_, [](const SlotOwner&) { return false; }), 0);
+  const UniqueFd fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(read_activity(fd.get(), 0)->want_ns, 0) << "it says nothing of its use";
+  ASSERT_TRUE(create_usage(path_, two_devices()));
+  std::ifstream again(path_, std::ios::binary);
+  again.seekg(offsetof(heddle_guard_usage_header, version));
+  EXPECT_EQ(again.get(), 1) << "a repeated Prepare leaves a running tenant's file alone";
 }
 
 TEST_F(FilesTest, AMemfdIsSealed) {

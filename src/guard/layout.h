@@ -1,6 +1,8 @@
 /* The two files that a guarded container sees, as plain C: `limits`, which the agent writes and the container can only
  * read, and `usage`, the one file that the processes of the tenant share and write. Nothing here is shared between
- * tenants. Both carry a version; a reader accepts its own version and the one before (there is none before 1).
+ * tenants. Both carry a version; a reader accepts its own version and the one before.
+ * Version 2 differs from 1 in the second page of `limits`, which the agent writes again and again and the checksum
+ * leaves out, and in the fields of `usage` that it is made from.
  *
  * All integers are in the byte order of the machine; times are nanoseconds of CLOCK_MONOTONIC; a page is 4096 bytes.
  * Fields marked `reserved` are written as zero and ignored by a reader. */
@@ -17,7 +19,7 @@ extern "C" {
 #endif
 
 enum {
-  HEDDLE_GUARD_VERSION = 1,
+  HEDDLE_GUARD_VERSION = 2,
   HEDDLE_GUARD_OLDEST_VERSION = 1,
   HEDDLE_GUARD_MAX_DEVICES = 16,
   HEDDLE_GUARD_SLOTS = 2048,
@@ -37,7 +39,10 @@ enum {
   HEDDLE_GUARD_FAIL_CLOSED = 1u << 1,
   /* Entry points of the driver that the guard does not know cannot be looked up if their names speak of memory,
    * contexts or work. */
-  HEDDLE_GUARD_DENY_UNKNOWN_SYMBOLS = 1u << 2
+  HEDDLE_GUARD_DENY_UNKNOWN_SYMBOLS = 1u << 2,
+  /* The share of the device's time is never exceeded: nothing is borrowed, and time that neighbours took out of an
+   * interval counts. Without it the hints of the agent apply while they are fresh. */
+  HEDDLE_GUARD_STRICT_SHARE = 1u << 3
 };
 
 /* heddle_guard_device_limits.flags */
@@ -58,9 +63,9 @@ struct heddle_guard_device_limits {
 struct heddle_guard_limits {
   char magic[8];
   uint32_t version;
-  uint32_t size; /* bytes of this struct */
-  uint64_t
-      checksum; /* FNV-1a (64 bits) over the whole struct with this field zero: against damage, not against malice */
+  uint32_t size;     /* bytes of this struct */
+  uint64_t checksum; /* FNV-1a (64 bits) over the first page (version 1: the whole struct) with this field zero: against
+                        damage, not against malice */
   uint32_t flags;
   uint32_t device_count;
   char claim_uid[HEDDLE_GUARD_NAME_BYTES];
@@ -74,7 +79,13 @@ struct heddle_guard_limits {
   uint8_t reserved0[320];
   struct heddle_guard_device_limits devices[HEDDLE_GUARD_MAX_DEVICES];
   uint8_t reserved1[512];
-  uint8_t reserved_peers[4096]; /* for what the agent will tell a tenant about the others on its devices */
+  /* From here on the agent's, while the tenant runs: one word for each device, written in one piece.
+   *   rate:20 (millionths of the device's time that this tenant may use now)
+   *   charge:21 (millionths of a measured interval that count; the rest was taken by neighbours)
+   *   stamp:23 (CLOCK_MONOTONIC in units of 10 ms: a word that is older than 200 ms does not count)
+   * 0: nothing was ever said. */
+  uint64_t hints[HEDDLE_GUARD_MAX_DEVICES];
+  uint8_t reserved_peers[3968];
 };
 
 /* The charge of one process on one device is changed by operations that any process can finish, so that a death at any
@@ -112,7 +123,10 @@ struct heddle_guard_device_usage {
   uint64_t reserved1[7];
   int64_t virtual_ns;   /* the tenant's virtual clock on this device: launches are admitted while it is not ahead */
   int64_t watermark_ns; /* device time up to here is already charged */
-  uint64_t reserved2[6];
+  int64_t want_ns;      /* when a launch last asked to be admitted */
+  int64_t charged_ns;   /* device time that the clock was charged with, ever */
+  int64_t measured_ns;  /* length of the intervals that this was made from */
+  uint64_t reserved2[3];
   uint64_t reserved3[32];
 };
 
@@ -157,7 +171,7 @@ HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, claim_uid) == 32);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, request) == 96);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, burst_ns) == 160);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, devices) == 512);
-HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, reserved_peers) == 4096);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, hints) == 4096);
 HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_charge) == 48);
 HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_slot) == 1024);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_slot, start_time) == 16);

@@ -212,14 +212,35 @@ inline uint64_t fnv1a(const void* data, uint64_t bytes, uint64_t hash = kFnvStar
   return hash;
 }
 
-// The checksum field of `limits` as it should be.
+// The checksum field of `limits` as it should be: over what does not change while the tenant runs.
 inline uint64_t checksum_of(const heddle_guard_limits& limits) {
   const uint64_t zero = 0;
   const auto* bytes = reinterpret_cast<const unsigned char*>(&limits);
   uint64_t hash = fnv1a(bytes, offsetof(heddle_guard_limits, checksum));
   hash = fnv1a(&zero, sizeof(zero), hash);
   constexpr uint64_t kAfter = offsetof(heddle_guard_limits, checksum) + sizeof(uint64_t);
-  return fnv1a(bytes + kAfter, sizeof(limits) - kAfter, hash);
+  const uint64_t end = limits.version == 1 ? sizeof(limits) : offsetof(heddle_guard_limits, hints);
+  return fnv1a(bytes + kAfter, end - kAfter, hash);
+}
+
+// A word of heddle_guard_limits.hints.
+struct Hint {
+  uint64_t rate_ppm, charge_ppm;
+};
+
+inline constexpr int64_t kHintUnit = 10000000;
+inline constexpr int64_t kHintLife = 200000000;
+
+inline uint64_t pack_hint(const Hint& hint, int64_t now_ns) {
+  return hint.rate_ppm << 44 | hint.charge_ppm << 23 | (static_cast<uint64_t>(now_ns / kHintUnit) & 0x7fffff);
+}
+
+// False: nothing was said, or too long ago.
+inline bool unpack_hint(uint64_t word, int64_t now_ns, Hint* hint) {
+  const uint64_t age = (static_cast<uint64_t>(now_ns / kHintUnit) - word) & 0x7fffff;
+  if (word == 0 || age > static_cast<uint64_t>(kHintLife / kHintUnit)) return false;
+  *hint = {word >> 44, word >> 23 & 0x1fffff};
+  return true;
 }
 
 }  // namespace heddle::guard

@@ -2,8 +2,13 @@
 // work it completed over the time that this took. Bounds are generous, because the machine that runs the test may be
 // busy.
 #include <gtest/gtest.h>
+#include <time.h>
+
+#include <chrono>
+#include <thread>
 
 #include "guard/harness.h"
+#include "guard/share_broker.h"
 
 namespace heddle::guard::test {
 namespace {
@@ -81,6 +86,39 @@ TEST_F(ShareTest, ProcessesOfOneTenantShareOneClock) {
   std::printf("two processes under 40: %.1f %% and %.1f %%\n", first, second);
   EXPECT_LE(first + second, 40 + 8);
   EXPECT_GE(first + second, 40 * 0.5);
+}
+
+// A broker beside them, as the agent has one.
+TEST_F(ShareTest, WhatIsIdleIsLentAndComesBack) {
+  const Folder other;
+  give(30);
+  write_guard_files(other.path(), limits_for({{machine_.uuid(0), 2000 * kMiB, 70, false, 300 * kMiB}}));
+  ShareBroker broker;
+  broker.set_claims(
+      {{"a", folder_.path("limits"), folder_.path("usage")}, {"b", other.path("limits"), other.path("usage")}});
+  bool running = true;
+  std::thread ticks([&] {
+    while (__atomic_load_n(&running, __ATOMIC_RELAXED)) {
+      timespec now{};
+      clock_gettime(CLOCK_MONOTONIC, &now);
+      broker.tick(static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec, nullptr);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  });
+  Probe a = start(1000);
+  const double alone = share(a.tell("run 1000 0"), 1000);
+  Probe b(other.path(), HEDDLE_SIM_LIBRARIES, {});
+  for (const char* line : {"init", "ctx 0", "stream", "kernel 1000"}) EXPECT_EQ(b.code(line), kOk) << line;
+  a.send("run 1500 0");
+  b.send("run 1500 0");
+  const double shared = share(a.receive(), 1000);
+  const double owner = share(b.receive(), 1000);
+  __atomic_store_n(&running, false, __ATOMIC_RELAXED);
+  ticks.join();
+  std::printf("30 alone: %.1f %%; beside a busy 70: %.1f %% and %.1f %%\n", alone, shared, owner);
+  EXPECT_GE(alone, 60);
+  EXPECT_LE(shared, 40);
+  EXPECT_GE(owner, 35);
 }
 
 TEST_F(ShareTest, AProcessThatWasKilledLeavesNoDebtBehind) {

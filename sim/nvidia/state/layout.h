@@ -12,7 +12,7 @@
 
 namespace nvsim {
 
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 2;
 inline constexpr std::uint64_t kMachineMagic = 0x314c54434d49534eULL;  // "NSIMCTL1"
 inline constexpr std::uint64_t kCardMagic = 0x314452434d49534eULL;     // "NSIMCRD1"
 
@@ -89,6 +89,9 @@ struct CardConfig {
   std::uint64_t context_bytes;          // what one context takes
   std::int64_t slice_ns, switch_ns;
   std::int64_t default_kernel_ns;
+  std::uint32_t
+      gated_events;  // 1: an event is reached when its context has the card; 0: when its stream is done before
+  std::uint32_t reserved;
   MigProfile mig_profiles[kMaxMigProfiles];
 };
 

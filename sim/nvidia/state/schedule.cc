@@ -60,9 +60,29 @@ int collect(ProcessSlot& slot, ActiveList& active) {
   return count;
 }
 
+// Events and waits that are met take no time, but where events are gated they need the card.
+bool has_something_due(ProcessSlot& slot) {
+  for (int index = 0; index < kMaxStreams; ++index) {
+    const Queue& queue = slot.queues[index];
+    if (queue.head == queue.tail) {
+      continue;
+    }
+    const Item& item = item_at(slot, index, queue.head);
+    if (item.kind == ItemKind::kEvent ||
+        (item.kind == ItemKind::kWait && slot.queues[item.target % kMaxStreams].head >= item.number)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 bool runnable(CardState& card, int index) {
   ActiveList active;
-  return (card.used_mask >> index & 1U) != 0 && collect(card.slots[index], active) > 0;
+  if ((card.used_mask >> index & 1U) == 0) {
+    return false;
+  }
+  return collect(card.slots[index], active) > 0 ||
+         (card.config.gated_events != 0 && has_something_due(card.slots[index]));
 }
 
 // The next slot with work after `from` in the round; `from` itself comes last. -1: none has work.
@@ -105,8 +125,14 @@ std::int64_t bucket_end(std::int64_t now) {
 void run_current(CardState& card, std::int64_t limit) {
   Schedule& schedule = card.schedule;
   ProcessSlot& slot = card.slots[schedule.current];
+  if (card.config.gated_events != 0) {
+    settle(slot, schedule.now_ns);
+  }
   ActiveList active;
   const int count = collect(slot, active);
+  if (count == 0) {
+    return;
+  }
   std::int64_t demand = 0;
   for (int index = 0; index < count; ++index) {
     demand += active[static_cast<std::size_t>(index)].item->sms;
@@ -175,8 +201,11 @@ void push(CardState& card, int slot_index, int queue_index, const Item& item) {
   Queue& queue = slot.queues[queue_index];
   item_at(slot, queue_index, queue.tail) = item;
   queue.tail += 1;
-  if (queue.tail - queue.head == 1) {
-    settle(slot, card.schedule.now_ns);
+  const Schedule& schedule = card.schedule;
+  const bool others = card.config.gated_events != 0 && schedule.current >= 0 && schedule.current != slot_index &&
+                      runnable(card, schedule.current);
+  if (queue.tail - queue.head == 1 && !others) {
+    settle(slot, schedule.now_ns);
   }
 }
 

@@ -37,6 +37,7 @@ const std::set<std::string> model_fields = {"name",
                                             "context-overhead",
                                             "slice",
                                             "switch-cost",
+                                            "gated-events",
                                             "kernel"};
 const std::set<std::string> card_only_fields = {"model", "count", "uuid",      "serial",      "minor",
                                                 "pci",   "numa",  "pcie-root", "pcie-switch", "cpus"};
@@ -178,6 +179,7 @@ void read_hardware(const Fields& fields, CardConfig& card) {
   card.context_bytes = static_cast<std::uint64_t>(fields.bytes("context-overhead", 300LL << 20));
   card.slice_ns = fields.duration("slice", 2'000'000);
   card.switch_ns = fields.duration("switch-cost", 50'000);
+  card.gated_events = fields.flag("gated-events", true) ? 1 : 0;
   card.default_kernel_ns = fields.duration("kernel", 100'000);
   if (card.power_idle_mw > card.power_limit_mw) {
     fields.fail("power-idle", "is above power-limit; lower it");

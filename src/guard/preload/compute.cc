@@ -42,6 +42,7 @@ struct Segment {
   bool per_thread;
   bool measured;  // has its events
   bool gaps;      // the device was probably idle in between
+  bool late;      // the stream was through long before the end event: what lies between says nothing
   bool alone;     // to be closed behind its only launch
   CUstream stream;
   Context* context;
@@ -147,10 +148,14 @@ void put_event(Context& context, CUevent event) {
 
 // The clock of the device against ours: an event that has just been reached.
 bool set_base(Context& context, CUstream stream, bool per_thread) {
+  constexpr int64_t kPrompt = 200000;
   if (context.base == nullptr) context.base = take_event(context);
+  const int64_t before = now_ns();
   if (!record(context.base, stream, per_thread) || cuda().cuEventSynchronize == nullptr) return false;
   if (cuda().cuEventSynchronize(context.base) != CUDA_SUCCESS) return false;
-  context.base_ns = now_ns();
+  // On an idle stream it is reached when it is recorded; what comes later is our own waking up.
+  const int64_t after = now_ns();
+  context.base_ns = after - before < kPrompt ? before : after;
   return true;
 }
 
@@ -185,8 +190,26 @@ Estimate& estimate_of(ComputeDevice& device, uint64_t key) {
   return *place;
 }
 
+// What the clock of a device runs with at present.
+struct Rate {
+  double share;    // of the device's time
+  double counted;  // of a measured interval
+};
+
+// The share of the limits, unless the agent has just said that more may be used, or that neighbours took a part of what
+// was measured.
+Rate rate_of(int rule) {
+  Rate rate{static_cast<double>(config().devices[rule].cores_percent) / 100.0, 1};
+  Hint hint{};
+  if (config().hints == nullptr || !unpack_hint(ledger::load(config().hints[rule]), now_ns(), &hint)) return rate;
+  const double share = static_cast<double>(hint.rate_ppm) / 1e6;
+  if (share > rate.share) rate.share = share < 1 ? share : 1;
+  rate.counted = static_cast<double>(hint.charge_ppm) / 1e6;
+  return rate;
+}
+
 double share_of(int rule) {
-  return static_cast<double>(config().devices[rule].cores_percent) / 100.0;
+  return rate_of(rule).share;
 }
 
 double concurrency(const ComputeDevice& device) {
@@ -218,13 +241,14 @@ void advance_clock(int rule, int64_t floor, double by) {
   }
 }
 
-// The part of [start, end] for which no process of the tenant was charged before. The device's clock may be a little
-// ahead of ours; a watermark that is far ahead is damage, and would make everything free.
+// The part of [start, end] for which no process of the tenant was charged before. The device's clock may seem a little
+// ahead of ours, by the same for all intervals of a context; an end or a watermark that is far ahead is damage, and
+// would make everything free.
 double new_time(int rule, int64_t start, int64_t end) {
   constexpr int64_t kAhead = 1000000000;
   int64_t& watermark = shared(rule).watermark_ns;
   const int64_t now = now_ns();
-  if (end > now) {
+  if (end > now + kAhead) {
     start -= end - now;
     end = now;
   }
@@ -245,7 +269,10 @@ void publish_outstanding(int rule, const ComputeDevice& device) {
   __atomic_store_n(&slot->devices[rule].outstanding_ns, static_cast<uint64_t>(value), __ATOMIC_RELAXED);
 }
 
-void finish(ComputeDevice& device, int rule, Segment& segment, double time) {
+void finish(ComputeDevice& device, int rule, Segment& segment, double measured) {
+  const double time = measured * rate_of(rule).counted;
+  __atomic_fetch_add(&shared(rule).charged_ns, static_cast<int64_t>(time), __ATOMIC_RELAXED);
+  __atomic_fetch_add(&shared(rule).measured_ns, static_cast<int64_t>(measured), __ATOMIC_RELAXED);
   advance_clock(rule, INT64_MIN / 2, (time - segment.charged) / share_of(rule));
   device.outstanding -= segment.charged;
   if (device.outstanding < 1) device.outstanding = 0;
@@ -270,40 +297,61 @@ void learn(ComputeDevice& device, const Segment& segment, double duration, doubl
   device.predicted_mean += kWeight * (segment.cost - device.predicted_mean);
 }
 
-// What a closed segment took, if the device has got there. False: not yet.
-bool settle_one(ComputeDevice& device, int rule, Segment& segment) {
-  if (!segment.measured) {
-    finish(device, rule, segment, segment.cost);
-    return true;
-  }
+// A closed segment that the device is through with.
+struct Ended {
+  Segment* segment;
+  bool told;        // by its events
+  int64_t end;      // on our clock
+  double duration;  // from event to event
+};
+
+// False: the device has not got there yet.
+bool has_ended(Segment& segment, int64_t now, Ended* ended) {
+  *ended = Ended{&segment, false, now, segment.cost};
+  if (!segment.measured) return true;
   const CUresult reached = cuda().cuEventQuery != nullptr ? cuda().cuEventQuery(segment.end) : CUDA_ERROR_UNKNOWN;
   if (reached == CUDA_ERROR_NOT_READY) return false;
   float length = 0;
   float until = 0;
   const auto elapsed = cuda().cuEventElapsedTime;
-  const bool told = reached == CUDA_SUCCESS && elapsed != nullptr &&
-                    elapsed(&length, segment.start, segment.end) == CUDA_SUCCESS &&
-                    elapsed(&until, segment.context->base, segment.end) == CUDA_SUCCESS;
+  ended->told = reached == CUDA_SUCCESS && elapsed != nullptr &&
+                elapsed(&length, segment.start, segment.end) == CUDA_SUCCESS &&
+                elapsed(&until, segment.context->base, segment.end) == CUDA_SUCCESS;
   put_event(*segment.context, segment.start);
   put_event(*segment.context, segment.end);
-  if (!told) {
-    finish(device, rule, segment, segment.cost);
-    return true;
-  }
-  const double duration = static_cast<double>(length) * 1e6;
-  const int64_t end = segment.context->base_ns + static_cast<int64_t>(static_cast<double>(until) * 1e6);
-  double time = new_time(rule, end - static_cast<int64_t>(duration), end);
-  learn(device, segment, duration, time);
-  if (segment.gaps && segment.launches > 1 && segment.cost < time) time = segment.cost;
-  finish(device, rule, segment, time);
+  if (!ended->told) return true;
+  ended->duration = static_cast<double>(length) * 1e6;
+  ended->end = segment.context->base_ns + static_cast<int64_t>(static_cast<double>(until) * 1e6);
   return true;
 }
 
+void settle_one(ComputeDevice& device, int rule, const Ended& ended) {
+  Segment& segment = *ended.segment;
+  if (!ended.told) {
+    finish(device, rule, segment, segment.cost);
+    return;
+  }
+  double time = new_time(rule, ended.end - static_cast<int64_t>(ended.duration), ended.end);
+  if (!segment.late) learn(device, segment, ended.duration, time);
+  const bool loose = segment.late || (segment.gaps && segment.launches > 1);
+  if (loose && segment.cost < time) time = segment.cost;
+  finish(device, rule, segment, time);
+}
+
+// In the order in which the device came through: the watermark of a later end would make what was before it free.
 void settle(ComputeDevice& device, int rule, int64_t now) {
   device.last_poll = now;
-  bool any = false;
-  for_each(device, device.closed, [&](Segment& segment) { any = settle_one(device, rule, segment) || any; });
-  if (any) publish_outstanding(rule, device);
+  Ended list[kSegments];
+  uint32_t count = 0;
+  for_each(device, device.closed, [&](Segment& segment) {
+    Ended ended{};
+    if (!has_ended(segment, now, &ended)) return;
+    uint32_t at = count++;
+    for (; at > 0 && list[at - 1].end > ended.end; --at) list[at] = list[at - 1];
+    list[at] = ended;
+  });
+  for (uint32_t i = 0; i < count; ++i) settle_one(device, rule, list[i]);
+  if (count != 0) publish_outstanding(rule, device);
 }
 
 // Puts the end event behind the segment. Not while a launch of it is under way: that one closes it.
@@ -322,6 +370,12 @@ void close(ComputeDevice& device, Segment& segment) {
   device.closed |= bit_of(device, segment);
 }
 
+// True when the stream of a segment has nothing left to do.
+bool is_through(const Segment& segment) {
+  const auto query = segment.per_thread ? cuda().cuStreamQuery_ptsz : cuda().cuStreamQuery;
+  return query != nullptr && !capturing(segment.stream, segment.per_thread) && query(segment.stream) == CUDA_SUCCESS;
+}
+
 // Closes the open segments that are at least so old. An event is recorded in the context that is current; the segments
 // of others close when their threads come by.
 void close_older(ComputeDevice& device, int64_t now, int64_t age) {
@@ -329,7 +383,10 @@ void close_older(ComputeDevice& device, int64_t now, int64_t age) {
   const uint64_t context = current_context();
   for_each(device, device.open, [&](Segment& segment) {
     if (now - segment.opened < age || (segment.context != nullptr && segment.context->handle != context)) return;
-    if (segment.busy_until < now) segment.gaps = true;
+    if (segment.busy_until < now) {
+      segment.gaps = true;
+      segment.late = is_through(segment);
+    }
     close(device, segment);
   });
 }
@@ -450,6 +507,7 @@ Ticket admit(int rule, const Launch& launch) {
   const Lock lock(device.lock);
   int64_t now = now_ns();
   const int64_t asked = now;
+  __atomic_store_n(&shared(rule).want_ns, now, __ATOMIC_RELAXED);
   close_older(device, now, kSegmentAge);
   if (now - device.last_poll >= kPoll) settle(device, rule, now);
   for (;;) {
@@ -461,6 +519,7 @@ Ticket admit(int rule, const Launch& launch) {
     sleep_ns(wait);
     pthread_mutex_lock(&device.lock);
     now = now_ns();
+    __atomic_store_n(&shared(rule).want_ns, now, __ATOMIC_RELAXED);
     settle(device, rule, now);
   }
   if (now != asked) {

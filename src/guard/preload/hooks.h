@@ -142,6 +142,8 @@ extern "C" CUresult cuGetProcAddress_v2_ptsz(const char* symbol, void** function
   CALL(cuArrayGetMemoryRequirements)          \
   CALL(cuMipmappedArrayGetMemoryRequirements) \
   CALL(cuStreamGetCtx)                        \
+  CALL(cuStreamQuery)                         \
+  CALL(cuStreamQuery_ptsz)                    \
   CALL(cuStreamIsCapturing)                   \
   CALL(cuStreamIsCapturing_ptsz)              \
   CALL(cuThreadExchangeStreamCaptureMode)     \

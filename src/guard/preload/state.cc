@@ -129,6 +129,9 @@ void load_config(Config& config) {
     return;
   }
   config.mode = Config::Mode::kActive;
+  const bool hinted = file.version >= 2 && (file.flags & HEDDLE_GUARD_STRICT_SHARE) == 0 && config.any_compute_limit;
+  const auto* page = hinted ? static_cast<const heddle_guard_limits*>(map_readable_file(path, sizeof(file))) : nullptr;
+  config.hints = page != nullptr ? page->hints : nullptr;
   if (!join(path, folder, "usage")) return;
   config.usage = map_usage(path, config.device_count);
   if (config.usage != nullptr) return;
@@ -142,7 +145,8 @@ void load_config(Config& config) {
 
 // What a process works with when the kernel has no memory left for us: memory is refused, the rest passes.
 Process emergency_process;
-Loaded emergency = {{Config::Mode::kClosed, true, false, false, 0, {}, 0, 0, 0, nullptr}, &emergency_process, {}};
+Loaded emergency = {
+    {Config::Mode::kClosed, true, false, false, 0, {}, 0, 0, 0, nullptr, nullptr}, &emergency_process, {}};
 
 Loaded& load_state() {
   auto* mine = static_cast<Loaded*>(map_private(sizeof(Loaded), OnFork::kKeep));

@@ -39,6 +39,7 @@ struct Config {
   DeviceRule devices[HEDDLE_GUARD_MAX_DEVICES];
   int64_t burst_ns, reopen_ns, outstanding_ns;
   heddle_guard_usage* usage;
+  const uint64_t* hints;  // of the agent, by rule; null: there are none, or they do not count
 };
 
 // Index into Config::devices, or one of these.

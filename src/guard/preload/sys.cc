@@ -175,6 +175,18 @@ void* map_shared_file(const char* path, size_t bytes) {
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
+const void* map_readable_file(const char* path, size_t bytes) {
+  const int fd = open_file(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return nullptr;
+  struct stat status{};
+  void* memory = MAP_FAILED;
+  if (status_of(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size >= static_cast<off_t>(bytes)) {
+    memory = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+  }
+  close_file(fd);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
 void log_line(const char* text, const char* detail) {
   const char* where = getenv("HEDDLE_GUARD_LOG");
   if (where == nullptr || *where == '\0') return;

@@ -43,6 +43,9 @@ void unmap(void* memory, size_t bytes);
 // file, another size, not writable.
 void* map_shared_file(const char* path, size_t bytes);
 
+// Maps the first `bytes` of a file for reading, with what others write into it; null: missing, shorter.
+const void* map_readable_file(const char* path, size_t bytes);
+
 // One line to where HEDDLE_GUARD_LOG says: "stderr", "2", or the path of a file. Without it: nothing.
 void log_line(const char* text, const char* detail = "");
 

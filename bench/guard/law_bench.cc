@@ -1,0 +1,62 @@
+// How exactly the limiter of the library holds compute shares, in virtual time on the simulated card's schedule: the
+// same every time. Prints one flat JSON object; the sets go to standard error. `--quick` measures less.
+#include <cstdio>
+#include <cstring>
+
+#include "guard/law/sets.h"
+
+namespace heddle::guard::test {
+namespace {
+
+struct Alone {
+  Errors share;
+  double loss = 0;  // the most of the card's time, in percent, that a limit costs a tenant that is lent the rest
+};
+
+Alone alone(bool quick) {
+  Alone result;
+  for (const Work& work : {k10us, k200us, k2ms, k20ms, k50ms, kGraph, kErratic}) {
+    for (const double percent : {10.0, 30.0, 50.0, 70.0, 90.0}) {
+      RunOptions options;
+      options.measured_s = quick ? 1 : 10;
+      result.share.all.push_back(run({{percent, work}}, options).percent[0] - percent);
+    }
+    RunOptions lending;
+    lending.lending = true;
+    lending.measured_s = quick ? 1 : 10;
+    result.loss = std::max(result.loss, 100 - run({{30, work}}, lending).percent[0]);
+  }
+  return result;
+}
+
+int print_all(bool quick) {
+  const Alone one = alone(quick);
+  RunOptions options;
+  options.measured_s = quick ? 1 : 10;
+  const Errors shared = measure(contended_sets(), options, "shared");
+  auto strict_sets = contended_sets();
+  for (auto& set : strict_sets) {
+    for (Tenant& tenant : set) tenant.strict = true;
+  }
+  const Errors strict = measure(strict_sets, options, "strict");
+  std::mt19937_64 random(20);
+  std::vector<std::vector<Tenant>> sets;
+  for (int i = 0; i < (quick ? 2 : 40); ++i) sets.push_back(random_set(random));
+  const Errors fresh = measure(sets, options, "random");
+  std::printf(
+      "{\"guard.share_error_max_points\": %.2f, \"guard.throughput_loss_percent\": %.2f, "
+      "\"guard.shared_error_mean_points\": %.2f, \"guard.shared_error_p90_points\": %.2f, "
+      "\"guard.shared_over_max_points\": %.2f, \"guard.random_error_mean_points\": %.2f, "
+      "\"guard.random_error_p90_points\": %.2f, \"guard.random_over_max_points\": %.2f, "
+      "\"guard.strict_over_max_points\": %.2f}\n",
+      one.share.quantile(1), one.loss, shared.mean(), shared.quantile(0.9), shared.over(), fresh.mean(),
+      fresh.quantile(0.9), fresh.over(), strict.over());
+  return 0;
+}
+
+}  // namespace
+}  // namespace heddle::guard::test
+
+int main(int count, char** arguments) {
+  return heddle::guard::test::print_all(count > 1 && std::strcmp(arguments[1], "--quick") == 0);
+}

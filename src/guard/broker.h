@@ -1,0 +1,55 @@
+// What the tenants of one card may use of its time at a moment: shares that are idle are lent to those who want more,
+// in proportion to their own, and intervals that tenants measured while they shared the card are corrected by the
+// vendor's account of who really had it. Pure: no clock, no I/O, no randomness; same input, same output.
+//
+// The law: an active tenant (it asked within kActive) runs with share / sum of the active tenants' shares, never less
+// than its own share. Its measured intervals count with the factor k that brings what its clock was charged with to
+// what the vendor saw, one step every kAudit: k <- k * (vendor / charged)^(1/2), bounded. Alone on the card k is 1. A
+// share that is lent comes back with the next tick, so after at most one tick and the borrowers' outstanding work.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace heddle::guard {
+
+struct TenantView {
+  std::string id;    // of the claim, stable
+  double share = 0;  // of the card's time, 0..1
+  bool may_borrow = true;
+  int64_t want_ns = 0;  // the tenant's own words, see Activity: believed for hints between tenants only
+  int64_t charged_ns = 0;
+  int64_t vendor_ns = -1;  // device time by the vendor's account, ever; -1: not known
+};
+
+struct TenantHint {
+  double rate = 0;
+  double charge = 1;
+};
+
+// Thread rule: one thread. Cost of a tick: linear in the tenants.
+class CardBroker {
+ public:
+  static constexpr int64_t kActive = 50000000;
+  static constexpr int64_t kAudit = 500000000;
+
+  // One hint for each tenant, in their order.
+  std::vector<TenantHint> tick(int64_t now_ns, const std::vector<TenantView>& tenants);
+
+ private:
+  struct Audit {
+    double factor = 1;
+    int64_t charged_ns = 0;
+    int64_t vendor_ns = -1;
+    int64_t crowded_ns = 0;  // when it last shared the card with another active tenant
+    bool seen = false;
+  };
+  void audit(int64_t now_ns, const std::vector<TenantView>& tenants);
+
+  std::map<std::string, Audit> audits_;
+  int64_t audited_ns_ = 0;
+};
+
+}  // namespace heddle::guard

@@ -1,0 +1,118 @@
+// The control law in virtual time: one tenant alone, tenants that share a card, shares that are lent and taken back.
+// Printed are the numbers that docs/benchmarks.md quotes; HEDDLE_LAW_SETS=n runs n random sets instead of a few.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "guard/law/sets.h"
+
+namespace heddle::guard::test {
+namespace {
+
+TEST(Law, OneTenantAloneGetsItsShare) {
+  const Work works[] = {k10us, k200us, k2ms, k20ms, k50ms, kGraph, kErratic};
+  Errors errors;
+  for (const Work& work : works) {
+    for (const double percent : {10.0, 30.0, 50.0, 70.0, 90.0}) {
+      RunOptions options;
+      options.measured_s = work.kernel_us < 100 ? 4 : 10;
+      const Outcome got = run({{percent, work}}, options);
+      errors.all.push_back(got.percent[0] - percent);
+      EXPECT_NEAR(got.percent[0], percent, 1.0) << work.kernel_us << " us at " << percent;
+    }
+  }
+  std::printf("alone: mean %.2f, worst over %.2f, under %.2f points\n", errors.mean(), errors.over(), errors.under());
+}
+
+// Time in which a process does nothing is not charged to it, however long its last interval was left open.
+TEST(Law, RestingCostsNothing) {
+  Work work = k200us;
+  work.pause_after_ms = 100;
+  work.pause_ms = 300;
+  const Outcome got = run({{50, work}}, {});
+  // A quarter of the time, at half of the card and a burst of 20 ms each time.
+  EXPECT_GE(got.percent[0], 12.5);
+  EXPECT_LE(got.percent[0], 18);
+}
+
+TEST(Law, TenantsThatShareACardGetTheirShares) {
+  for (const bool gated : {true, false}) {
+    RunOptions options;
+    options.measured_s = 5;
+    options.card.gated_events = gated;
+    const Errors errors = measure(contended_sets(), options, gated ? "shared, gated events" : "shared, other events");
+    EXPECT_LE(errors.mean(), 3);
+    EXPECT_LE(errors.quantile(0.9), 5);
+  }
+}
+
+TEST(Law, NewRandomSets) {
+  const char* wanted = std::getenv("HEDDLE_LAW_SETS");
+  const int count = wanted != nullptr ? std::atoi(wanted) : 6;
+  std::mt19937_64 random(20);
+  std::vector<std::vector<Tenant>> sets;
+  for (int i = 0; i < count; ++i) sets.push_back(random_set(random));
+  RunOptions options;
+  options.measured_s = wanted != nullptr ? 10 : 5;
+  const Errors errors = measure(sets, options, "random");
+  EXPECT_LE(errors.mean(), 3);
+  EXPECT_LE(errors.quantile(0.9), wanted != nullptr ? 5 : 8) << "of a few sets it says little";
+}
+
+// The owner of 70 works for 300 ms and rests for 500; what it leaves idle is lent, and comes back.
+TEST(Law, WhatIsIdleIsLentAndComesBack) {
+  struct Case {
+    const char* name;
+    Work borrower;
+  };
+  const Case cases[] = {
+      {"200 us", k200us}, {"2 ms", k2ms}, {"10 ms", {.kernel_us = 10000}}, {"graph of 4.3 ms", kGraph}};
+  for (const Case& c : cases) {
+    Work owner = k200us;
+    owner.pause_after_ms = 300;
+    owner.pause_ms = 500;
+    RunOptions options;
+    options.lending = true;
+    const Outcome got = run({{70, owner}, {30, c.borrower}}, options);
+    const auto& mine = got.timeline[0];
+    const auto& theirs = got.timeline[1];
+    double back_early = 0;
+    double back_late = 0;
+    double lent = 0;
+    int returns = 0;
+    int idle = 0;
+    for (size_t i = 10; i + 20 < mine.size(); ++i) {
+      const bool rested = std::all_of(mine.begin() + static_cast<ptrdiff_t>(i) - 10,
+                                      mine.begin() + static_cast<ptrdiff_t>(i), [](double x) { return x == 0; });
+      if (rested && mine[i] == 0 && ++idle != 0) lent += theirs[i];
+      if (!rested || mine[i] == 0) continue;
+      ++returns;
+      for (size_t k = 1; k < 10; ++k) back_early += mine[i + k] / 9;
+      for (size_t k = 10; k < 20; ++k) back_late += mine[i + k] / 10;
+    }
+    ASSERT_GT(returns, 5);
+    std::printf(
+        "lent to kernels of %s: borrower %.1f %% while the owner rests; owner %.1f %% in the first 100 ms after, "
+        "%.1f %% in the next\n",
+        c.name, lent / idle, back_early / returns, back_late / returns);
+    EXPECT_GE(lent / idle, 95) << c.name;
+    EXPECT_GE(back_early / returns, 60) << c.name;
+    EXPECT_GE(back_late / returns, 65) << c.name;
+  }
+}
+
+TEST(Law, TheStrictFormNeverGivesMore) {
+  auto sets = contended_sets();
+  for (auto& set : sets) {
+    for (Tenant& tenant : set) tenant.strict = true;
+  }
+  RunOptions options;
+  options.measured_s = 5;
+  const Errors errors = measure(sets, options, "strict");
+  EXPECT_LE(errors.over(), 0.5);
+}
+
+}  // namespace
+}  // namespace heddle::guard::test
