@@ -9,7 +9,7 @@
 // alias. For one that does not matter, std::ignore = call().
 namespace tl {
 template <class T, class E>
-class [[nodiscard]] expected;
+class [[nodiscard]] expected;  // NOLINT(readability-identifier-naming): the library's name
 }  // namespace tl
 
 #include <tl/expected.hpp>
