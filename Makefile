@@ -33,7 +33,7 @@ test-cluster: ## the tests on a real Kubernetes cluster only
 
 test-conformance: ## Kubernetes' own tables for allocation and selectors only
 	@tools/setup.sh test
-	@tools/build.sh release heddle
+	@tools/build.sh release heddle conformance_probe
 	@PATH="$$(tools/goroot.sh)/bin:$$PATH" tests/conformance/run.sh build/release/bin/heddle build/conformance
 
 test-skew: ## controller and agent of this tree with those of REF (the last tag) on a real cluster

@@ -14,7 +14,9 @@ pids=()
 for target in "${targets[@]}"; do
   work=build/fuzz/$target
   mkdir -p "$work/corpus"
-  (cd "$work" && exec nice ../../asan/fuzz/"${target}"_fuzz -max_total_time="$seconds" -print_final_stats=1 -dict=../../../fuzz/cel.dict \
+  dictionary=fuzz/$target.dict
+  [ -f "$dictionary" ] || dictionary=fuzz/cel.dict
+  (cd "$work" && exec nice ../../asan/fuzz/"${target}"_fuzz -max_total_time="$seconds" -print_final_stats=1 -dict=../../../$dictionary \
     corpus ../../../fuzz/corpus/"$target" >log 2>&1) &
   pids+=($!)
 done

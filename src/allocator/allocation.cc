@@ -19,7 +19,7 @@ model::DeviceResult make_result(const Pick& pick, SeededRandom& random, const Fe
   result.request = pick.alternative->result_name;
   result.driver = pick.device->pool->driver;
   result.pool = pick.device->pool->name;
-  result.device = pick.device->device->name;
+  result.device = pick.device->name();
   result.admin_access = pick.alternative->spec->admin_access;
   result.tolerations = pick.alternative->spec->tolerations;
   if (features.binding_conditions) {
@@ -111,7 +111,7 @@ Result<std::optional<model::NodeSelector>> make_node_selector(const std::vector<
     }
     if (scope.kind != model::NodeScope::Kind::kSelector || scope.selector.terms.empty()) continue;
     if (scope.selector.terms.size() > 1) {
-      return fail(Code::kInvalidArgument, "device " + pick.device->pool->name + "/" + pick.device->device->name +
+      return fail(Code::kInvalidArgument, "device " + pick.device->pool->name + "/" + pick.device->name() +
                                               " has a node selector with more than one term");
     }
     add_missing(merged.match_fields, scope.selector.terms[0].match_fields);

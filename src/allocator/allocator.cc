@@ -1,5 +1,7 @@
 #include "allocator/allocator.h"
 
+#include <algorithm>
+
 #include "allocator/search.h"
 
 namespace heddle::allocator {
@@ -12,15 +14,14 @@ int64_t FirstFit::rank(const DeviceInfo& /*device*/, const Consumption& /*take*/
 int64_t BestFit::rank(const DeviceInfo& device, const Consumption& take, const std::vector<Amount>& used) const {
   const Shape& shape = *device.shape;
   if (!shape.shared || shape.capacities.empty()) return 0;
-  constexpr Amount kMillion = 1'000'000;
-  Amount left = 0;
+  int64_t left = 0;
   for (size_t i = 0; i < shape.capacities.size(); ++i) {
-    const Amount value = shape.capacities[i].value;
-    if (value == 0) continue;
+    const CapacityInfo& capacity = shape.capacities[i];
     const Amount taken = take.amounts[i] + (used.empty() ? 0 : used[i]);
-    left += (value - taken) * kMillion / value;
+    left +=
+        capacity.millionths(std::max(capacity.value - taken, Amount{0}));  // a device may be held beyond its capacity
   }
-  return static_cast<int64_t>(left / static_cast<Amount>(shape.capacities.size()));
+  return left / static_cast<int64_t>(shape.capacities.size());
 }
 
 bool fits(const DeviceInfo& device, const Alternative& alternative, const Consumption& take, const Held& held) {

@@ -39,8 +39,11 @@ class AllocatorTest : public testing::Test {
 
   DeviceInfo& add_device(model::Device device, const model::NodeScope* scope = nullptr) {
     if (pools_.empty()) add_pool("pool");
-    published_.push_back(std::move(device));
-    Shape shape = make_shape(published_.back()).value();
+    Shape shape = make_shape(device).value();
+    const std::string name = device.name;
+    templates_.push_back(
+        std::make_shared<DeviceTemplate>(DeviceTemplate{.common = std::move(device), .own_names = {}}));
+    published_.push_back({.name = name, .shared = templates_.back()});
     shape.id = static_cast<uint32_t>(devices_.size());
     DeviceInfo info;
     info.index = static_cast<uint32_t>(devices_.size());
@@ -124,7 +127,8 @@ class AllocatorTest : public testing::Test {
   NodeView view_;
   model::NodeScope node_scope_;
   std::deque<PoolInfo> pools_;
-  std::deque<model::Device> published_;
+  std::vector<std::shared_ptr<DeviceTemplate>> templates_;
+  std::deque<PublishedDevice> published_;
   std::deque<DeviceInfo> devices_;
   ClassMap classes_;
 };
@@ -207,7 +211,7 @@ TEST_F(AllocatorTest, TaintsNeedATolerationForTheirEffect) {
   tolerant.exactly->tolerations[0].effect = "";
   EXPECT_EQ(run({claim({tolerant})}), "a");
   EXPECT_EQ(allocate({claim({tolerant})}).value()[0].results[0].tolerations, tolerant.exactly->tolerations);
-  published_[0].taints[0].effect = "None";
+  templates_[0]->common.taints[0].effect = "None";
   EXPECT_EQ(run({claim({request("r")})}), "a");
 }
 

@@ -27,15 +27,6 @@ std::optional<int64_t> exact_milli(const Quantity& quantity) {
   return milli;
 }
 
-// Whether the range counts in thousandths; else in whole units.
-bool in_milli(const Range& range, const Features& features) {
-  if (!features.fractional_capacity_range || !exact_milli(range.min)) return false;
-  if (range.max && !exact_milli(*range.max)) return false;
-  if (!range.step) return true;
-  const auto step = exact_milli(*range.step);
-  return step && *step >= 1;
-}
-
 struct RangeNumbers {
   int64_t asked = 0;
   int64_t min = 0;
@@ -44,7 +35,7 @@ struct RangeNumbers {
 
 // Nothing when a number is outside int64 in the units of the range.
 std::optional<RangeNumbers> numbers_of(const Quantity& asked, const Range& range, const Features& features) {
-  const bool milli = in_milli(range, features);
+  const bool milli = counts_in_milli(range, features);
   const auto number = [&](const Quantity& quantity) { return milli ? quantity.milli_value() : quantity.value(); };
   const auto value = milli ? exact_milli(asked) : asked.value();
   const auto min = number(range.min);
@@ -65,7 +56,7 @@ Result<Quantity> round_up(const std::string& name, const Quantity& asked, const 
   const Amount added = Amount{value} - min;
   const Amount rounded = min + (added + step - 1) / step * step;
   if (rounded > kLargest) return not_representable(name, "rounding request " + asked.to_string() + " up to a step");
-  return quantity_of(rounded * (in_milli(range, features) ? kMilli : kUnit), range.step->format());
+  return quantity_of(rounded * (counts_in_milli(range, features) ? kMilli : kUnit), range.step->format());
 }
 
 Result<Quantity> consumed(const CapacityInfo& capacity, const Quantity* asked, const Features& features) {
@@ -81,6 +72,32 @@ Result<Quantity> consumed(const CapacityInfo& capacity, const Quantity* asked, c
   return *asked;
 }
 
+// The wanted part of the card's memory in whole MiB, at least one.
+std::optional<Quantity> part_of_memory(const Shape& shape, int64_t percent) {
+  if (shape.memory < 0) return std::nullopt;
+  const Amount all = shape.capacities[static_cast<size_t>(shape.memory)].value / kUnit;
+  const auto bytes = static_cast<int64_t>(all * percent / 100);
+  return Quantity::bytes(std::max(bytes / kMiB, int64_t{1}) * kMiB);
+}
+
+// What leaves so much of the value that a million times as much still fits in 64 bits.
+int32_t shift_of(Amount value) {
+  constexpr int32_t kBits = 42;
+  int32_t shift = 0;
+  while ((value >> shift) >= (Amount{1} << kBits)) ++shift;
+  return shift;
+}
+
+}  // namespace
+
+bool counts_in_milli(const Range& range, const Features& features) {
+  if (!features.fractional_capacity_range || !exact_milli(range.min)) return false;
+  if (range.max && !exact_milli(*range.max)) return false;
+  if (!range.step) return true;
+  const auto step = exact_milli(*range.step);
+  return step && *step >= 1;
+}
+
 bool violates(const model::RequestPolicy& policy, const Quantity& taken, const Features& features) {
   if (policy.default_value && *policy.default_value == taken) return false;
   if (policy.valid_range) {
@@ -93,16 +110,6 @@ bool violates(const model::RequestPolicy& policy, const Quantity& taken, const F
   const auto& values = policy.valid_values;
   return !values.empty() && std::find(values.begin(), values.end(), taken) == values.end();
 }
-
-// The wanted part of the card's memory in whole MiB, at least one.
-std::optional<Quantity> part_of_memory(const Shape& shape, int64_t percent) {
-  if (shape.memory < 0) return std::nullopt;
-  const Amount all = shape.capacities[static_cast<size_t>(shape.memory)].value / kUnit;
-  const auto bytes = static_cast<int64_t>(all * percent / 100);
-  return Quantity::bytes(std::max(bytes / kMiB, int64_t{1}) * kMiB);
-}
-
-}  // namespace
 
 int32_t Shape::find(const std::string& name) const {
   for (size_t i = 0; i < capacities.size(); ++i) {
@@ -117,7 +124,7 @@ Result<Shape> make_shape(const model::Device& device) {
   for (const auto& [name, capacity] : device.capacity) {
     const auto value = amount_of(capacity.value);
     if (!value) return wrong(name, capacity.value.to_string() + " is too large: it cannot be represented");
-    shape.capacities.push_back({.name = name, .published = capacity, .value = *value});
+    shape.capacities.push_back({.name = name, .published = capacity, .value = *value, .shift = shift_of(*value)});
   }
   return shape;
 }

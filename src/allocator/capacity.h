@@ -21,6 +21,15 @@ struct CapacityInfo {
   std::string name;
   model::Capacity published;
   Amount value = 0;
+  // Parts of the value are computed without its lowest bits, in 64 bits: so many are left out.
+  int32_t shift = 0;
+
+  // The part that `amount` is of the value, in millionths; a value of 0 has no parts.
+  [[nodiscard]] int64_t millionths(Amount amount) const {
+    constexpr int64_t kMillion = 1'000'000;
+    const auto whole = static_cast<int64_t>(value >> shift);
+    return whole == 0 ? 0 : static_cast<int64_t>(amount >> shift) * kMillion / whole;
+  }
 };
 
 // What devices with equal capacities and equal sharing have in common. Interned: equal devices point at one shape.
@@ -49,5 +58,10 @@ struct Consumption {
 // Errors: kInvalidArgument when a value is negative or cannot be represented; that ends the allocation, as upstream.
 Result<Consumption> consume(const Shape& shape, const std::map<std::string, Quantity>& requests,
                             std::optional<int64_t> memory_percent, const Features& features = {});
+
+// Whether a device with this policy refuses to give exactly this much.
+bool violates(const model::RequestPolicy& policy, const Quantity& taken, const Features& features);
+// Whether the range counts in thousandths; else in whole units.
+bool counts_in_milli(const model::RequestPolicy::Range& range, const Features& features);
 
 }  // namespace heddle::allocator

@@ -11,7 +11,7 @@
 
 #include "allocator/amount.h"
 #include "allocator/capacity.h"
-#include "cel/device.h"
+#include "allocator/published.h"
 #include "model/device.h"
 
 namespace heddle::allocator {
@@ -39,21 +39,22 @@ struct DeviceInfo {
   bool has_taints = false;
   Held held;
   std::shared_ptr<const Shape> shape;
-  const model::Device* device = nullptr;
+  const model::Device* device = nullptr;  // of `published`: without name and own attributes
+  const PublishedDevice* published = nullptr;
   const PoolInfo* pool = nullptr;
   const model::NodeScope* scope = nullptr;  // its own with kPerDevice, else the slice's
   std::vector<CounterUse> counters;
   const std::vector<std::string>* skip_node_operations = nullptr;  // of the slice; null: none
-  // The device as selectors see it, where the caller keeps it; else it is made for each evaluation.
-  std::shared_ptr<const cel::DeviceView> selector_view;
 
-  // Sets the device with what is read off it.
-  void publish(const model::Device& published) {
-    device = &published;
-    uses_counters = !published.consumes_counters.empty();
-    has_binding_conditions = !published.binding_conditions.empty();
-    has_taints = !published.taints.empty();
+  // Sets the device, which is borrowed, with what is read off it.
+  void publish(const PublishedDevice& of) {
+    published = &of;
+    device = &of.shared->common;
+    uses_counters = !device->consumes_counters.empty();
+    has_binding_conditions = !device->binding_conditions.empty();
+    has_taints = !device->taints.empty();
   }
+  [[nodiscard]] const std::string& name() const { return published->name; }
 };
 
 struct CounterInfo {

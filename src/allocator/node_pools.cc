@@ -227,10 +227,12 @@ class PoolGatherer {
   Result<DeviceInfo> make_device(PoolInfo& pool, const ResourceSlice& slice, const model::Device& device) {
     DeviceInfo info;
     info.index = static_cast<uint32_t>(out_.devices_.size());
-    info.publish(device);
+    // A copy: asked once, nothing is kept.
+    auto whole = std::make_shared<DeviceTemplate>(DeviceTemplate{.common = device, .own_names = {}});
+    out_.published_.push_back({.name = device.name, .shared = std::move(whole)});
+    info.publish(out_.published_.back());
     info.pool = &pool;
     info.skip_node_operations = slice.skip_node_operations.empty() ? nullptr : &slice.skip_node_operations;
-    info.selector_view = std::make_shared<const cel::DeviceView>(device, pool.driver);
     auto shape = make_shape(device);
     if (!shape) return fail(shape.error().code, "device " + device.name + ": " + shape.error().message);
     info.shape = intern(*std::move(shape));

@@ -44,6 +44,7 @@ class NodePools {
 
   NodeView view_;
   std::deque<PoolInfo> pools_;
+  std::deque<PublishedDevice> published_;
   std::deque<DeviceInfo> devices_;
   std::vector<std::shared_ptr<const Shape>> shapes_;
 };

@@ -34,8 +34,8 @@ std::string query_key(const model::DeviceClass& device_class, const model::Devic
 // Calls with the device as selectors see it.
 template <typename Call>
 auto with_view(const DeviceInfo& device, Call call) {
-  if (device.selector_view) return call(*device.selector_view);
-  const cel::DeviceView view(*device.device, device.pool->driver);
+  const PublishedDevice& published = *device.published;
+  const cel::DeviceView view(*device.device, device.pool->driver, published.shared->own_names, published.own);
   return call(view);
 }
 
@@ -53,7 +53,7 @@ std::string runtime_text(const Error& error) {
 }  // namespace
 
 std::string device_text(const DeviceInfo& device) {
-  return device.pool->driver + "/" + device.pool->name + "/" + device.device->name;
+  return device.pool->driver + "/" + device.pool->name + "/" + device.name();
 }
 
 Query::Query(std::vector<Part> parts, std::vector<model::Toleration> tolerations,
@@ -75,15 +75,12 @@ bool Query::tolerated(const model::Taint& taint) const {
                      [&](const model::Toleration& toleration) { return model::tolerates(toleration, taint); });
 }
 
-bool Query::known_taints_allow(const DeviceInfo& device) {
-  Answer& answer = known(device).taints;
-  if (answer == Answer::kUnknown) {
-    const std::vector<model::Taint>& taints = device.device->taints;
-    const bool all =
-        std::all_of(taints.begin(), taints.end(), [&](const model::Taint& taint) { return tolerated(taint); });
-    answer = all ? Answer::kYes : Answer::kNo;
-  }
-  return answer == Answer::kYes;
+bool Query::ask_taints(const DeviceInfo& device) {
+  const std::vector<model::Taint>& taints = device.device->taints;
+  const bool all =
+      std::all_of(taints.begin(), taints.end(), [&](const model::Taint& taint) { return tolerated(taint); });
+  known(device).taints = all ? Answer::kYes : Answer::kNo;
+  return all;
 }
 
 Result<bool> Query::evaluate(const DeviceInfo& device, Failure& failure) const {
@@ -179,7 +176,7 @@ Result<model::AttributeValue> QueryCache::derive(const std::string& expression, 
 
 const model::AttributeValue* AttributeColumn::look_up(const DeviceInfo& device) {
   if (device.index >= known_.size()) known_.resize(device.index + 1, &unknown_);
-  known_[device.index] = model::find_attribute(*device.device, device.pool->driver, name_);
+  known_[device.index] = device.published->find_attribute(device.pool->driver, name_);
   return known_[device.index];
 }
 

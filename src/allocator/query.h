@@ -50,7 +50,11 @@ class Query {
     return known == Answer::kUnknown ? ask(device) : known;
   }
   [[nodiscard]] bool selects(const DeviceInfo& device) { return answer(device) == Answer::kYes; }
-  [[nodiscard]] bool taints_allow(const DeviceInfo& device) { return !device.has_taints || known_taints_allow(device); }
+  [[nodiscard]] bool taints_allow(const DeviceInfo& device) {
+    if (!device.has_taints) return true;
+    const Answer known = device.index < known_.size() ? known_[device.index].taints : Answer::kUnknown;
+    return known == Answer::kUnknown ? ask_taints(device) : known == Answer::kYes;
+  }
   [[nodiscard]] bool matches(const DeviceInfo& device) { return selects(device) && taints_allow(device); }
   // Why answer() is kError: "class c: selector #0 on device d/p/n: CEL runtime error: ...", with `claim` in front for a
   // selector of the request.
@@ -72,7 +76,7 @@ class Query {
   };
   Result<bool> evaluate(const DeviceInfo& device, Failure& failure) const;
   [[nodiscard]] Answer ask(const DeviceInfo& device);
-  [[nodiscard]] bool known_taints_allow(const DeviceInfo& device);
+  [[nodiscard]] bool ask_taints(const DeviceInfo& device);
   [[nodiscard]] bool tolerated(const model::Taint& taint) const;
   Known& known(const DeviceInfo& device);
 

@@ -414,7 +414,7 @@ Outcome ask_allocator(const Problem& problem, uint64_t steps) {
               pick.alternative >= alternatives.data() && pick.alternative < alternatives.data() + alternatives.size();
           if (!own) continue;
           const auto alternative = static_cast<size_t>(pick.alternative - alternatives.data());
-          chosen.push_back({c, r, alternative, std::stoul(pick.device->device->name.substr(7))});
+          chosen.push_back({c, r, alternative, std::stoul(pick.device->name().substr(7))});
         }
       }
     }

@@ -87,16 +87,25 @@ Result<Value> DeviceView::attribute_value(const model::AttributeValue& value) {
   return fail(Code::kInvalidArgument, "unsupported attribute value");
 }
 
-DeviceView::DeviceView(const model::Device& device, std::string_view driver)
+bool DeviceView::add_attribute(std::string_view name, const model::AttributeValue& attribute) {
+  auto value = attribute_value(attribute);
+  if (!value) {
+    error_ = fmt::format("attribute {}: {}", name, value.error().message);
+    return false;
+  }
+  auto [domain, id] = qualified(name, driver_);
+  attributes_.add(domain, id, *value, arena_);
+  return true;
+}
+
+DeviceView::DeviceView(const model::Device& device, std::string_view driver, std::span<const std::string> own_names,
+                       std::span<const model::AttributeValue> own)
     : driver_(driver), allow_multiple_allocations_(device.allow_multiple_allocations) {
   for (const auto& [name, attribute] : device.attributes) {
-    auto value = attribute_value(attribute);
-    if (!value) {
-      error_ = fmt::format("attribute {}: {}", name, value.error().message);
-      return;
-    }
-    auto [domain, id] = qualified(name, driver);
-    attributes_.add(domain, id, *value, arena_);
+    if (!add_attribute(name, attribute)) return;
+  }
+  for (size_t i = 0; i < own_names.size(); ++i) {
+    if (!add_attribute(own_names[i], own[i])) return;
   }
   for (const auto& [name, capacity] : device.capacity) {
     auto [domain, id] = qualified(name, driver);

@@ -5,6 +5,7 @@
 // outlive it. Thread rule: immutable after make(); any number of readers.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +22,9 @@ class DeviceView {
  public:
   // driver: the domain of names without one. A device with an attribute that has no usable value is made all the same,
   // and every evaluation against it fails with that reason, as upstream has it.
-  DeviceView(const model::Device& device, std::string_view driver);
+  // own_names, own: attributes beside those of the device.
+  DeviceView(const model::Device& device, std::string_view driver, std::span<const std::string> own_names = {},
+             std::span<const model::AttributeValue> own = {});
   DeviceView(const DeviceView&) = delete;
   DeviceView& operator=(const DeviceView&) = delete;
 
@@ -55,6 +58,7 @@ class DeviceView {
     Value empty;
   };
 
+  bool add_attribute(std::string_view name, const model::AttributeValue& attribute);
   Result<Value> attribute_value(const model::AttributeValue& value);
   Result<Value> version(const std::string& text);
   template <typename T, typename Convert>

@@ -16,8 +16,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t kSteps = 20'000'000;
-
 struct Objects {
   std::vector<model::Node> nodes;
   std::deque<model::ResourceSlice> slices;
@@ -140,7 +138,7 @@ Result<AllocationOutput> allocate_objects(const AllocationInput& input) {
   HEDDLE_TRY(const auto pools, allocator::NodePools::make(node_input));
   HEDDLE_TRY(auto prepared, allocator::prepare(claims, objects.classes, cache, options));
   HEDDLE_TRY(const auto solution,
-             allocator::solve(pools->view(), prepared, allocator::FirstFit(), {}, {.steps = kSteps}, options));
+             allocator::solve(pools->view(), prepared, allocator::FirstFit(), {}, {.steps = input.steps}, options));
   AllocationOutput output;
   if (!solution) {
     output.refusal = pools->any_invalid() ? "invalid resource pools were encountered on node " + input.node

@@ -13,7 +13,8 @@ struct AllocationInput {
   std::string objects;  // a v1 List in JSON or YAML, or several documents
   std::string node;
   allocator::Features features;
-  uint64_t seed = 0;  // of share ids
+  uint64_t seed = 0;            // of share ids
+  uint64_t steps = 20'000'000;  // candidate devices tried before the search is given up
 };
 
 struct AllocationOutput {

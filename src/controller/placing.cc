@@ -188,7 +188,7 @@ void Reconciler::Impl::check_vanished() {
   if (granted_unbound.empty()) return;
   std::set<std::string> vanished;
   for (const engine::DeviceUse& use : ledger.state().device_uses()) {
-    if (use.info != nullptr) continue;
+    if (use.published) continue;
     for (const auto& holder : use.holders) vanished.insert(holder.claim_uid);
   }
   for (const std::string& key : std::set<std::string>(granted_unbound)) {

@@ -43,9 +43,9 @@ std::vector<std::string> oldest_first(const std::vector<Holding>& holdings) {
 }
 
 DeviceUse make_use(const DeviceKey& key, const allocator::DeviceInfo* device, const std::vector<Holding>* holdings) {
-  DeviceUse use{.device = key, .node = {}, .info = nullptr, .holders = {}};
+  DeviceUse use{.device = key, .node = {}, .published = false, .holders = {}};
   if (device != nullptr) {
-    use.info = device->device;
+    use.published = true;
     use.node = Inventory::node_of(*device);
   }
   if (holdings == nullptr) return use;
@@ -73,7 +73,8 @@ std::vector<OverCommit> State::over_commits() const {
 
 std::vector<DeviceUse> State::device_uses() const {
   std::map<DeviceKey, DeviceUse> uses;
-  for (const auto& [key, device] : impl_->inventory.devices()) {
+  for (const allocator::DeviceInfo* device : impl_->inventory.devices()) {
+    const DeviceKey key{device->pool->driver, device->pool->name, device->name()};
     uses.emplace(key, make_use(key, device, impl_->ledger.find(key)));
   }
   for (const auto& [key, holdings] : impl_->ledger.devices()) {

@@ -72,7 +72,7 @@ std::string plain_amount(const std::string& resource, int64_t amount) {
 }  // namespace
 
 DeviceKey key_of_device(const DeviceInfo& device) {
-  return {device.pool->driver, device.pool->name, device.device->name};
+  return {device.pool->driver, device.pool->name, device.name()};
 }
 
 std::string describe_ask(const allocator::Alternative& alternative) {
@@ -111,7 +111,7 @@ std::string describe_taint(const DeviceInfo& device, const std::string& node,
     if (taint.key != "heddle.dev/foreign-owner") continue;
     return fmt::format(
         "no {}: {} of {} is served by another driver or in use outside Heddle; it can be granted when it is idle",
-        describe_ask(alternative), device.device->name, node);
+        describe_ask(alternative), device.name(), node);
   }
   std::string names;
   for (const model::Taint& taint : device.device->taints) {
@@ -119,7 +119,7 @@ std::string describe_taint(const DeviceInfo& device, const std::string& node,
     names += fmt::format("{}{}:{}", names.empty() ? "" : ", ", taint.key, taint.effect);
   }
   return fmt::format("no {}: {} of {} has the taint {}, which the request does not tolerate", describe_ask(alternative),
-                     device.device->name, node, names);
+                     device.name(), node, names);
 }
 
 std::string describe_shortage(const Shortage& shortage) {

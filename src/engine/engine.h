@@ -83,7 +83,7 @@ struct OverCommit {
 struct DeviceUse {
   DeviceKey device;
   std::string node;
-  const model::Device* info = nullptr;  // null when the device vanished but is still held
+  bool published = false;  // false when the device vanished but is still held
   struct Holder {
     std::string claim_uid;
     std::string claim_key;

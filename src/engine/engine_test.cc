@@ -201,11 +201,75 @@ TEST_F(EngineTest, AVanishedDeviceKeepsItsCharge) {
   const auto uses = state_.device_uses();
   ASSERT_EQ(uses.size(), 2U);
   EXPECT_EQ(uses[0].device.device, "gpu-0");
-  EXPECT_EQ(uses[0].info, nullptr);
+  EXPECT_FALSE(uses[0].published);
   EXPECT_EQ(uses[0].node, "node-1");
   EXPECT_EQ(uses[0].holders.size(), 1U);
   state_.upsert_slice(test::make_slice("node-1", 2, 80000 * kMiB));
   EXPECT_EQ(grant("b", {.memory = "30000Mi", .cores = "10"}), "node-1/gpu-1") << "gpu-0 has 20000Mi left";
+}
+
+// Two forms of one card that exclude each other by its counter: the whole, and a half.
+model::ResourceSlice partitioned(const std::string& node, bool with_whole) {
+  model::ResourceSlice slice = test::make_slice(node, 2, 80000 * kMiB);
+  slice.shared_counters = {{.name = "card", .counters = {{"slices", Quantity::from_int(2)}}}};
+  int64_t slices = 2;
+  for (model::Device& device : slice.devices) {
+    device.allow_multiple_allocations = false;
+    device.consumes_counters = {
+        {.counter_set = "card", .counters = {{"slices", Quantity::from_int(slices--)}}, .compatibility_groups = {}}};
+  }
+  if (!with_whole) slice.devices.erase(slice.devices.begin());
+  return slice;
+}
+
+TEST_F(EngineTest, N140802AVanishedPartitionKeepsItsCounters) {
+  state_.upsert_node(test::make_node("node-1"));
+  state_.upsert_slice(partitioned("node-1", true));
+  ASSERT_EQ(grant("a", {}), "node-1/gpu-0") << "the whole card";
+  ASSERT_EQ(grant("b", {}), "waiting");
+  state_.upsert_slice(partitioned("node-1", false));
+  EXPECT_EQ(grant("b", {}), "waiting") << "the whole card is still held";
+  state_.remove_claim("a");
+  EXPECT_EQ(grant("b", {}), "node-1/gpu-1");
+}
+
+TEST_F(EngineTest, N141118SlicesThatDisagreeAboutTheirNumberAreNoPool) {
+  state_.upsert_node(test::make_node("node-1"));
+  model::ResourceSlice first = test::make_slice("node-1", 1, 80000 * kMiB);
+  model::ResourceSlice second = first;
+  second.meta.name += "-b";
+  second.devices[0].name = "gpu-9";
+  first.pool_slice_count = 2;
+  second.pool_slice_count = 3;
+  state_.upsert_slice(first);
+  state_.upsert_slice(second);
+  EXPECT_NE(grant("a", {}), "node-1/gpu-0");
+  second.pool_slice_count = 2;
+  state_.upsert_slice(second);
+  EXPECT_EQ(grant("a", {}), "node-1/gpu-0");
+}
+
+TEST_F(EngineTest, N125826ASelectorThatFailsOnOneDeviceStopsNoPod) {
+  add_node("node-1", 2);
+  model::ResourceSlice slice = test::make_slice("node-1", 2, 80000 * kMiB);
+  slice.devices[1].attributes["rare"] = int64_t{1};
+  state_.upsert_slice(slice);
+  ClaimRequest claim = make_claim("a", {});
+  claim.spec.requests[0].exactly->selectors = {R"(device.attributes["accelerator.heddle.dev"].rare == 1)"};
+  PlacementRequest request;
+  request.claims = {claim};
+  const Outcome outcome = place(request);
+  ASSERT_TRUE(std::holds_alternative<Assigned>(outcome));
+  EXPECT_EQ(std::get<Assigned>(outcome).allocations[0].results[0].device, "gpu-1");
+}
+
+TEST(CheckSelector, IsAsLongAsTheApiServerAllows) {
+  const std::string longest = R"(device.driver == ")" + std::string(10 * 1024 - 19, 'x') + '"';
+  ASSERT_EQ(longest.size(), 10U * 1024U);
+  EXPECT_TRUE(check_selector(longest));
+  const auto longer = check_selector(longest + " ");
+  ASSERT_FALSE(longer);
+  EXPECT_NE(longer.error().message.find("10241 bytes"), std::string::npos) << longer.error().message;
 }
 
 TEST_F(EngineTest, PlainResourcesOfTheNodeCount) {

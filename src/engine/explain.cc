@@ -129,7 +129,7 @@ class Explainer {
                          most_node->view.node, std::max<int64_t>(most_fitting, 0));
     }
     if (freest == nullptr) return fmt::format("no {} free", ask);
-    return fmt::format("no {} free; the most free is {} of {}: {}", ask, freest->device->name, freest_node->view.node,
+    return fmt::format("no {} free; the most free is {} of {}: {}", ask, freest->name(), freest_node->view.node,
                        describe_free(*freest, placement_.state.ledger));
   }
 
@@ -366,8 +366,8 @@ class Explainer {
                        false};
     }
     return FleetLook{"Capacity",
-                     fmt::format("no {} in this fleet; the largest is {} of {}: {}", ask, largest->device->name,
-                                 largest_node, describe_size(*largest)),
+                     fmt::format("no {} in this fleet; the largest is {} of {}: {}", ask, largest->name(), largest_node,
+                                 describe_size(*largest)),
                      false};
   }
 

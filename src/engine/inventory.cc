@@ -93,7 +93,10 @@ void Inventory::upsert_slice(model::ResourceSlice slice) {
   slices_[name] = key;
   Pool& pool = pools_[key];
   drop_devices(key, pool);  // they point into the slice that is replaced
-  pool.slices.insert_or_assign(name, std::move(slice));
+  Slice& stored = pool.slices[name];
+  stored.devices = templates_.take(std::move(slice.devices));
+  slice.devices = {};
+  stored.object = std::move(slice);
   rebuild(key);
 }
 
@@ -110,15 +113,13 @@ bool Inventory::remove_slice(const std::string& name) {
 }
 
 void Inventory::drop_devices(const PoolKey& key, Pool& pool) {
-  for (const auto& device : pool.devices) {
-    const DeviceKey device_key{key.first, key.second, device->device->name};
-    if (!device->device->consumes_counters.empty() && ledger_.find(device_key) != nullptr) {
-      pool.vanished[device->device->name] = device->device->consumes_counters;
-    }
-    devices_.erase(device_key);
-    cache_.forget_device(device->index);
-    free_indexes_.push_back(device->index);
+  for (const DeviceInfo& device : pool.devices) {
+    const bool held = device.uses_counters && ledger_.find(DeviceKey{key.first, key.second, device.name()}) != nullptr;
+    if (held) pool.vanished[device.name()] = device.device->consumes_counters;
+    cache_.forget_device(device.index);
+    free_indexes_.push_back(device.index);
   }
+  pool.by_name.clear();
   pool.devices.clear();
 }
 
@@ -126,20 +127,23 @@ void Inventory::rebuild(const PoolKey& key) {
   Pool& pool = pools_.at(key);
   pool.info = {.driver = key.first, .name = key.second, .invalid = {}, .counters = {}};
   int64_t newest = 0;
-  for (const auto& [name, slice] : pool.slices) newest = std::max(newest, slice.generation);
-  std::vector<const model::ResourceSlice*> slices;
+  for (const auto& [name, slice] : pool.slices) newest = std::max(newest, slice.object.generation);
+  std::vector<const Slice*> slices;
   for (const auto& [name, slice] : pool.slices) {
-    if (slice.generation == newest) slices.push_back(&slice);
+    if (slice.object.generation == newest) slices.push_back(&slice);
   }
-  pool.info.incomplete = slices.empty() || static_cast<int64_t>(slices.size()) != slices.front()->pool_slice_count;
+  const auto count = static_cast<int64_t>(slices.size());
+  pool.info.incomplete = slices.empty() || std::any_of(slices.begin(), slices.end(), [&](const Slice* slice) {
+                           return slice->object.pool_slice_count != count;
+                         });
   std::set<std::string> touched = pool.local_nodes;
   for (const std::string& node : pool.local_nodes) pools_by_node_[node].erase(key);
   const bool was_everywhere = pool.everywhere;
   pool.local_nodes.clear();
   pool.everywhere = false;
-  for (const model::ResourceSlice* slice : slices) {
-    if (slice->scope.kind == NodeScope::Kind::kNode) {
-      pool.local_nodes.insert(slice->scope.node);
+  for (const Slice* slice : slices) {
+    if (slice->object.scope.kind == NodeScope::Kind::kNode) {
+      pool.local_nodes.insert(slice->object.scope.node);
     } else {
       pool.everywhere = true;
     }
@@ -162,10 +166,10 @@ void Inventory::rebuild(const PoolKey& key) {
   if (pool.slices.empty() && pool.vanished.empty()) pools_.erase(key);
 }
 
-void Inventory::add_counters(Pool& pool, const std::vector<const model::ResourceSlice*>& slices) {
+void Inventory::add_counters(Pool& pool, const std::vector<const Slice*>& slices) {
   std::set<std::string> sets;
-  for (const model::ResourceSlice* slice : slices) {
-    for (const model::CounterSet& set : slice->shared_counters) {
+  for (const Slice* slice : slices) {
+    for (const model::CounterSet& set : slice->object.shared_counters) {
       if (!sets.insert(set.name).second) pool.info.invalid = "counter set " + set.name + " is there twice";
       for (const auto& [name, quantity] : set.counters) {
         const auto total = allocator::amount_of(quantity);
@@ -176,69 +180,85 @@ void Inventory::add_counters(Pool& pool, const std::vector<const model::Resource
   }
 }
 
-void Inventory::add_devices(const PoolKey& key, Pool& pool, const std::vector<const model::ResourceSlice*>& slices) {
-  for (const model::ResourceSlice* slice : slices) {
-    for (const model::Device& device : slice->devices) {
-      const DeviceKey device_key{key.first, key.second, device.name};
-      if (devices_.contains(device_key)) {
-        pool.info.invalid = "device " + device.name + " is there twice";
+void Inventory::add_devices(const PoolKey& key, Pool& pool, const std::vector<const Slice*>& slices) {
+  size_t count = 0;
+  for (const Slice* slice : slices) count += slice->devices.size();
+  pool.devices.reserve(count);  // views point at them
+  std::set<std::string_view> names;
+  for (const Slice* slice : slices) {
+    for (const allocator::PublishedDevice& published : slice->devices) {
+      if (!names.insert(published.name).second) {
+        pool.info.invalid = "device " + published.name + " is there twice";
         continue;
       }
-      pool.info.binding_conditions = pool.info.binding_conditions || !device.binding_conditions.empty();
-      std::unique_ptr<DeviceInfo> info = make_device(pool, *slice, device);
-      if (const auto* holdings = ledger_.find(device_key)) info->held = held_by(*holdings, *info->shape);
-      devices_[device_key] = info.get();
+      DeviceInfo info = make_device(pool, *slice, published);
+      pool.info.binding_conditions = pool.info.binding_conditions || info.has_binding_conditions;
+      const auto* holdings = ledger_.find(DeviceKey{key.first, key.second, published.name});
+      if (holdings != nullptr) info.held = held_by(*holdings, *info.shape);
       pool.devices.push_back(std::move(info));
-      pool.vanished.erase(device.name);
+      pool.vanished.erase(published.name);
     }
   }
+  for (DeviceInfo& device : pool.devices) pool.by_name.push_back(&device);
+  std::sort(pool.by_name.begin(), pool.by_name.end(),
+            [](const DeviceInfo* a, const DeviceInfo* b) { return a->name() < b->name(); });
 }
 
-std::unique_ptr<DeviceInfo> Inventory::make_device(Pool& pool, const model::ResourceSlice& slice,
-                                                   const model::Device& device) {
-  auto info = std::make_unique<DeviceInfo>();
-  info->index = take_index();
-  info->publish(device);
-  info->pool = &pool.info;
-  info->skip_node_operations = slice.skip_node_operations.empty() ? nullptr : &slice.skip_node_operations;
-  info->scope = slice.scope.kind == NodeScope::Kind::kPerDevice ? &device.scope : &slice.scope;
-  auto shape = allocator::make_shape(device);
+DeviceInfo Inventory::make_device(Pool& pool, const Slice& slice, const allocator::PublishedDevice& published) {
+  const model::ResourceSlice& object = slice.object;
+  DeviceInfo info;
+  info.index = take_index();
+  info.publish(published);
+  info.pool = &pool.info;
+  info.skip_node_operations = object.skip_node_operations.empty() ? nullptr : &object.skip_node_operations;
+  info.scope = object.scope.kind == NodeScope::Kind::kPerDevice ? &info.device->scope : &object.scope;
+  auto shape = allocator::make_shape(*info.device);
   if (!shape) {
-    pool.info.invalid = "device " + device.name + ": " + shape.error().message;
+    pool.info.invalid = "device " + published.name + ": " + shape.error().message;
     shape = allocator::Shape{};
   }
-  if (slice.driver == managed_driver_) {
+  if (object.driver == managed_driver_) {
     shape->alone = shape->find("cores");
     shape->memory = shape->find("memory");
   }
-  info->shape = intern(*std::move(shape));
-  for (const model::CounterConsumption& consumption : device.consumes_counters) {
+  info.shape = intern(*std::move(shape));
+  add_uses(pool, info);
+  return info;
+}
+
+void Inventory::add_uses(Pool& pool, DeviceInfo& info) {
+  for (const model::CounterConsumption& consumption : info.device->consumes_counters) {
     for (const auto& [name, quantity] : consumption.counters) {
       const int64_t index = find_counter(pool.info, consumption.counter_set, name);
       const auto amount = allocator::amount_of(quantity);
       if (index < 0 || !amount) {
-        pool.info.invalid = "device " + device.name + " uses the counter " + consumption.counter_set + "/" + name +
+        pool.info.invalid = "device " + info.name() + " uses the counter " + consumption.counter_set + "/" + name +
                             (index < 0 ? ", which the pool does not have" : " with a value outside 64 bits");
         continue;
       }
-      info->counters.push_back({static_cast<uint32_t>(index), *amount});
+      info.counters.push_back({static_cast<uint32_t>(index), *amount});
     }
   }
-  return info;
 }
 
 // Devices that have vanished keep their charge: the hardware behind the counters is still in use.
 void Inventory::charge_counters(const PoolKey& key, Pool& pool) {
   for (allocator::CounterInfo& counter : pool.info.counters) counter.used = 0;
-  for (const auto& device : pool.devices) {
-    if (device->held.whole == 0 && device->held.shares == 0) continue;
-    for (const allocator::CounterUse& use : device->counters) pool.info.counters[use.counter].used += use.amount;
+  pool.info.groups.clear();
+  const auto add_groups = [&](const model::CounterConsumption& consumption) {
+    pool.info.groups[consumption.counter_set].add(consumption.compatibility_groups);
+  };
+  for (const DeviceInfo& device : pool.devices) {
+    if (device.held.whole == 0 && device.held.shares == 0) continue;
+    for (const allocator::CounterUse& use : device.counters) pool.info.counters[use.counter].used += use.amount;
+    for (const model::CounterConsumption& consumption : device.device->consumes_counters) add_groups(consumption);
   }
   std::erase_if(pool.vanished, [&](const auto& entry) {
     return ledger_.find(DeviceKey{key.first, key.second, entry.first}) == nullptr;
   });
   for (const auto& [name, consumptions] : pool.vanished) {
     for (const model::CounterConsumption& consumption : consumptions) {
+      add_groups(consumption);
       for (const auto& [counter, quantity] : consumption.counters) {
         const int64_t index = find_counter(pool.info, consumption.counter_set, counter);
         const auto amount = allocator::amount_of(quantity);
@@ -252,11 +272,10 @@ void Inventory::refresh(const DeviceKey& device) {
   const PoolKey key{device.driver, device.pool};
   const auto pool = pools_.find(key);
   if (pool == pools_.end()) return;
-  const auto found = devices_.find(device);
-  if (found != devices_.end()) {
+  if (DeviceInfo* found = find_in(pool->second, device.device)) {
     const std::vector<Holding>* holdings = ledger_.find(device);
-    found->second->held = holdings == nullptr ? allocator::Held{} : held_by(*holdings, *found->second->shape);
-    const std::string node = node_of(*found->second);
+    found->held = holdings == nullptr ? allocator::Held{} : held_by(*holdings, *found->shape);
+    const std::string node = node_of(*found);
     if (const auto local = nodes_.find(node); local != nodes_.end()) local->second.free_known = false;
     for (auto& [name, entry] : nodes_) {
       if (!node.empty()) break;
@@ -282,10 +301,10 @@ void Inventory::update_view(const Pool& pool, NodeEntry& node) {
   node.free_known = false;
   allocator::PoolView view{.pool = &pool.info, .devices = {}};
   bool relevant = false;
-  for (const auto& device : pool.devices) {
-    if (sees(node.node, *device->scope)) view.devices.push_back(device.get());
+  for (const DeviceInfo& device : pool.devices) {
+    if (sees(node.node, *device.scope)) view.devices.push_back(&device);
   }
-  for (const auto& [name, slice] : pool.slices) relevant = relevant || sees(node.node, slice.scope);
+  for (const auto& [name, slice] : pool.slices) relevant = relevant || sees(node.node, slice.object.scope);
   if (!relevant && view.devices.empty()) return;
   const auto place = std::upper_bound(views.begin(), views.end(), view,
                                       [](const auto& a, const auto& b) { return view_order(a) < view_order(b); });
@@ -299,9 +318,22 @@ uint32_t Inventory::take_index() {
   return index;
 }
 
+DeviceInfo* Inventory::find_in(const Pool& pool, const std::string& name) {
+  const auto place =
+      std::lower_bound(pool.by_name.begin(), pool.by_name.end(), name,
+                       [](const DeviceInfo* device, const std::string& text) { return device->name() < text; });
+  return place != pool.by_name.end() && (*place)->name() == name ? *place : nullptr;
+}
+
 const DeviceInfo* Inventory::find(const DeviceKey& device) const {
-  const auto found = devices_.find(device);
-  return found == devices_.end() ? nullptr : found->second;
+  const auto pool = pools_.find({device.driver, device.pool});
+  return pool == pools_.end() ? nullptr : find_in(pool->second, device.device);
+}
+
+std::vector<const DeviceInfo*> Inventory::devices() const {
+  std::vector<const DeviceInfo*> devices;
+  for (const auto& [key, pool] : pools_) devices.insert(devices.end(), pool.by_name.begin(), pool.by_name.end());
+  return devices;
 }
 
 std::string Inventory::node_of(const DeviceInfo& device) {

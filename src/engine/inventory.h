@@ -13,6 +13,7 @@
 #include "allocator/prepare.h"
 #include "engine/engine.h"
 #include "engine/ledger.h"
+#include "engine/templates.h"
 #include "model/device.h"
 #include "model/pod.h"
 
@@ -46,17 +47,24 @@ class Inventory {
 
   [[nodiscard]] std::map<std::string, NodeEntry>& nodes() { return nodes_; }
   [[nodiscard]] const std::map<std::string, NodeEntry>& nodes() const { return nodes_; }
-  [[nodiscard]] const std::map<DeviceKey, allocator::DeviceInfo*>& devices() const { return devices_; }
+  // By driver, pool and name.
+  [[nodiscard]] std::vector<const allocator::DeviceInfo*> devices() const;
+  // Null: no such device is published.
   [[nodiscard]] const allocator::DeviceInfo* find(const DeviceKey& device) const;
   // The nodes that see the device, or nothing for one that is not tied to a node.
   [[nodiscard]] static std::string node_of(const allocator::DeviceInfo& device);
 
  private:
   using PoolKey = std::pair<std::string, std::string>;  // driver, pool
+  struct Slice {
+    model::ResourceSlice object;  // its devices are taken out
+    std::vector<allocator::PublishedDevice> devices;
+  };
   struct Pool {
-    std::map<std::string, model::ResourceSlice> slices;  // by object name
+    std::map<std::string, Slice> slices;  // by object name
     allocator::PoolInfo info;
-    std::vector<std::unique_ptr<allocator::DeviceInfo>> devices;
+    std::vector<allocator::DeviceInfo> devices;
+    std::vector<allocator::DeviceInfo*> by_name;
     std::map<std::string, std::vector<model::CounterConsumption>> vanished;  // held, by device name
     std::set<std::string> local_nodes;
     bool everywhere = false;  // some slice is not tied to one node by name
@@ -64,14 +72,15 @@ class Inventory {
 
   void rebuild(const PoolKey& key);
   void drop_devices(const PoolKey& key, Pool& pool);
-  void add_counters(Pool& pool, const std::vector<const model::ResourceSlice*>& slices);
-  void add_devices(const PoolKey& key, Pool& pool, const std::vector<const model::ResourceSlice*>& slices);
-  std::unique_ptr<allocator::DeviceInfo> make_device(Pool& pool, const model::ResourceSlice& slice,
-                                                     const model::Device& device);
+  static void add_counters(Pool& pool, const std::vector<const Slice*>& slices);
+  void add_devices(const PoolKey& key, Pool& pool, const std::vector<const Slice*>& slices);
+  allocator::DeviceInfo make_device(Pool& pool, const Slice& slice, const allocator::PublishedDevice& published);
+  static void add_uses(Pool& pool, allocator::DeviceInfo& info);
   void charge_counters(const PoolKey& key, Pool& pool);
   std::shared_ptr<const allocator::Shape> intern(allocator::Shape shape);
   static void update_view(const Pool& pool, NodeEntry& node);
   uint32_t take_index();
+  [[nodiscard]] static allocator::DeviceInfo* find_in(const Pool& pool, const std::string& name);
 
   std::string managed_driver_;
   const Ledger& ledger_;
@@ -81,7 +90,7 @@ class Inventory {
   std::map<std::string, PoolKey> slices_;  // by object name
   std::map<std::string, std::set<PoolKey>> pools_by_node_;
   std::set<PoolKey> pools_everywhere_;
-  std::map<DeviceKey, allocator::DeviceInfo*> devices_;
+  Templates templates_;
   std::vector<std::shared_ptr<const allocator::Shape>> shapes_;
   std::vector<uint32_t> free_indexes_;
   uint32_t next_index_ = 0;

@@ -134,11 +134,10 @@ Result<std::vector<Prospect>> prospects(Placement& placement) {
 }
 
 // A pool that is being updated or is broken keeps mode All off this node; another node may serve it.
-Result<std::optional<allocator::Solution>> solve_on(Placement& placement, const NodeEntry& node,
-                                                    const Assumption& assumption) {
-  auto solution =
-      allocator::solve(node.view, placement.claims, placement.policy, assumption, {}, placement.state.options);
-  if (!solution && solution.error().code == Code::kUnavailable) return std::optional<allocator::Solution>();
+Result<const allocator::Solution*> solve_on(Placement& placement, const NodeEntry& node, const Assumption& assumption) {
+  if (!placement.solver) placement.solver.emplace(placement.claims, placement.policy, placement.state.options);
+  auto solution = placement.solver->solve(node.view, assumption);
+  if (!solution && solution.error().code == Code::kUnavailable) return nullptr;
   return solution;
 }
 
@@ -168,11 +167,11 @@ Result<std::optional<Best>> best_of(Placement& placement) {
       given_up = found.error();
       continue;
     }
-    HEDDLE_TRY(std::optional<allocator::Solution> solution, std::move(found));
-    if (!solution) continue;
+    HEDDLE_TRY(const allocator::Solution* solution, std::move(found));
+    if (solution == nullptr) continue;
     const bool better = !best || solution->rank < best->solution.rank ||
                         (solution->rank == best->solution.rank && prospect.free < best->free);
-    if (better) best = Best{prospect.node, *std::move(solution), prospect.free};
+    if (better) best = Best{prospect.node, *solution, prospect.free};
   }
   if (!best && given_up) return tl::unexpected<Error>(*given_up);  // not a "no"
   return best;
@@ -181,8 +180,8 @@ Result<std::optional<Best>> best_of(Placement& placement) {
 }  // namespace
 
 Result<bool> Placement::devices_fit(const NodeEntry& node, const Assumption& assumption) {
-  HEDDLE_TRY(const auto solution, solve_on(*this, node, assumption));
-  return solution.has_value();
+  HEDDLE_TRY(const allocator::Solution* solution, solve_on(*this, node, assumption));
+  return solution != nullptr;
 }
 
 Result<RequestOutlook> outlook_of(const NodeEntry& node, Alternative& alternative, const allocator::Policy& policy,

@@ -69,6 +69,8 @@ struct Placement {
   std::map<std::string, int64_t> needs;  // plain resources of the pod
   std::vector<model::HostPort> ports;    // of the node, that the pod takes
   allocator::BestFit policy;
+  // Made at the first question, and borrows from here: a Placement is not moved after that.
+  std::optional<allocator::Solver> solver = {};
 
   [[nodiscard]] Bar bar_of(const NodeEntry& node) const;
   // The first plain resource that is short; nothing when all fit. With empty_node the pods on it are not counted.

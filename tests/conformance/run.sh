@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Runs upstream's own test tables for DRA (k8s.io/dynamic-resource-allocation, version in go.mod) against `heddle`: the
-# allocator's with every gate and with the default gates, its ordering tables, and the selectors'. Then NVIDIA's MIG tables
-# (mig/) against the catalogue's. The last line is "N passed, N failed, N skipped".
+# allocator's with every gate and with the default gates, its ordering tables, consumable capacity, and the selectors'. Then
+# quantities and versions on large generated tables, and NVIDIA's MIG tables (mig/) against the catalogue's. The last line is
+# "N passed, N failed, N skipped".
 #
 # The module is copied from the module cache at run time; overlay/ holds the few files that call our command line instead.
 # Of the copy is changed what no command line can tell: quantities are compared as values, an empty list is none, and the
 # number of upstream's internal calls is not compared.
 #
-#   tests/conformance/run.sh HEDDLE_BINARY WORK_FOLDER
+#   tests/conformance/run.sh HEDDLE_BINARY WORK_FOLDER     beside the binary, conformance_probe (probe.cc)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 binary=$(realpath "${1:?path of the heddle binary}")
@@ -31,7 +32,14 @@ sed -i -e 's/out\.ConsumedCapacity = consumedCapacity/out.ConsumedCapacity = Nor
 [ "$(grep -c -e 'Normalized(consumedCapacity)' -e 'nilIfEmpty' -e 'false && !ok' -e 'false && expectNum' "$table")" = 4 ] ||
   { echo "conformance: upstream's table has changed; adapt $0" >&2; exit 3; }
 
-export HEDDLE_BINARY=$binary
+capacity=structured/internal/incubating/consumable_capacity_test.go
+for name in getConsumedCapacityFromRequest calculateConsumedCapacity cmpRequestOverCapacity violatesPolicy useMilli safeMilliValue; do
+  upper=${name^}
+  sed -i -E "s/([^A-Za-z\"])($name|$upper)\(/\1heddle$upper(/" "$capacity"
+  grep -q "heddle$upper(" "$capacity" || { echo "conformance: upstream's table has changed; adapt $0" >&2; exit 3; }
+done
+
+export HEDDLE_BINARY=$binary HEDDLE_PROBE=$(dirname "$binary")/conformance_probe
 log=$work/results.log
 : >"$log"
 status=0
@@ -43,11 +51,13 @@ run() { # name, arguments of go test
 }
 run "every gate" ./structured/ -run '^TestHeddleAllocator$'
 HEDDLE_CONFORMANCE=default run "default gates" ./structured/ -run '^TestHeddleAllocator$'
+run "consumable capacity" ./structured/internal/incubating/ -run '^TestConsumableCapacity$'
+run "numbers" ./numbers/ -run '^TestHeddleNumbers$'
 run "selectors" ./cel/ -run '^TestHeddleCEL$'
 cd "$here/mig"
 CGO_CFLAGS=-w run "MIG tables" .
-# Cases are the second level of names.
-count() { grep -cE "^    --- $1: [^/]+/[^/]+ " "$log" || true; }
+# Cases are the second level of names, and all below in the table for consumable capacity.
+count() { grep -cE "^    --- $1: [^/]+/[^/]+ |^     +--- $1: TestConsumableCapacity/" "$log" || true; }
 failed=$(count FAIL)
 if [ "$status" != 0 ] && [ "$failed" = 0 ]; then failed=1; fi
 echo "$(count PASS) passed, $failed failed, $(count SKIP) skipped"
