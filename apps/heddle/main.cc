@@ -40,6 +40,7 @@ struct Dispatch {
   int operator()(const DownArgs& args) const { return down(args, context); }
   int operator()(const UninstallArgs& args) const { return uninstall(args, context); }
   int operator()(const TranslateArgs& args) const { return translate(args); }
+  int operator()(const MigrateArgs& args) const { return migrate(args); }
   int operator()(const AllocateArgs& args) const { return allocate(args); }
   int operator()(const PlanArgs& args) const { return plan(args); }
   int operator()(const CelArgs& args) const { return evaluate_cel(args); }

@@ -26,6 +26,7 @@ struct Raw {
   DownArgs down;
   UninstallArgs uninstall;
   TranslateArgs translate;
+  MigrateArgs migrate;
   AllocateArgs allocate;
   PlanArgs plan;
   CelArgs cel;
@@ -176,6 +177,8 @@ CLI::App* add_translate(CLI::App& app, Raw& raw) {
   verb->add_option("-f,--file", raw.translate.file, "Pod, Deployment, Job, ... in YAML or JSON; - is standard input")
       ->required();
   verb->add_option("-o,--output", raw.output, "json")->check(one_of({"json"}));
+  verb->add_option("--catalog", raw.translate.catalog, "Folder with an administrator's catalogue");
+  verb->add_flag("--ignored", raw.translate.ignored, "Translate pods with the label hami.io/webhook: ignore too");
   verb->footer(
       "Example:\n  heddle translate -f pod.yaml -o json\n\n"
       "On standard output: a v1 List of the workload and its claims; explanations on standard error. Exit 2 with the "
@@ -205,6 +208,20 @@ CLI::App* add_simulate(CLI::App& app, Raw& raw) {
       "Example:\n  heddle simulate --nodes nodes.csv --pods pods.csv --seed 42 --load 130 -o json\n\n"
       "The pods are shuffled, then drawn at random until the load is reached. Each is placed once or refused; nobody "
       "leaves.");
+  return verb;
+}
+
+CLI::App* add_migrate(CLI::App& app, Raw& raw) {
+  auto* verb =
+      app.add_subcommand("migrate", "Show what Heddle would make of a cluster that runs HAMi, Volcano vGPU or KAI");
+  verb->add_option("-f,--file", raw.migrate.files,
+                   "What `kubectl get nodes,pods,configmaps -A -o yaml` prints; repeatable")
+      ->required();
+  verb->add_option("-o,--output", raw.output, "table or json")->check(one_of({"table", "json"}));
+  verb->add_option("--catalog", raw.migrate.catalog, "Folder with an administrator's catalogue");
+  verb->footer(
+      "Example:\n  heddle migrate -f cluster.yaml\n\n"
+      "A line for every difference in meaning; nothing is changed. Exit 2 when some pod would be refused as it is.");
   return verb;
 }
 
@@ -514,6 +531,7 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   const auto* down = add_down(app, raw);
   const auto* uninstall = add_uninstall(app, raw);
   const auto* translate = add_translate(app, raw);
+  const auto* migrate = add_migrate(app, raw);
   const auto* allocate = add_allocate(app, raw);
   const auto* plan = add_plan(app, raw);
   const auto* evaluate = add_cel(app, raw);
@@ -543,6 +561,8 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   if (*down) return Args(raw.down);
   if (*uninstall) return finish_uninstall(raw);
   if (*translate) return Args(raw.translate);
+  raw.migrate.json = output == Output::kJson;
+  if (*migrate) return Args(raw.migrate);
   if (*allocate) return Args(raw.allocate);
   if (*catalog) return finish_catalog(raw);
   raw.plan.output = output;

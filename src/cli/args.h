@@ -61,6 +61,14 @@ struct UninstallArgs {
 
 struct TranslateArgs {
   std::string file;
+  std::string catalog;   // an administrator's folder; empty: none
+  bool ignored = false;  // pods that HAMi's webhook is told to ignore too
+};
+
+struct MigrateArgs {
+  std::vector<std::string> files;
+  std::string catalog;
+  bool json = false;
 };
 
 struct AllocateArgs {
@@ -108,8 +116,9 @@ struct VendorWorkerArgs {
   std::string driver_root;
 };
 
-using Args = std::variant<UpArgs, RunArgs, PsArgs, ExplainArgs, CancelArgs, DownArgs, UninstallArgs, TranslateArgs,
-                          AllocateArgs, PlanArgs, CelArgs, CatalogArgs, SimulateArgs, VersionArgs, VendorWorkerArgs>;
+using Args =
+    std::variant<UpArgs, RunArgs, PsArgs, ExplainArgs, CancelArgs, DownArgs, UninstallArgs, TranslateArgs, MigrateArgs,
+                 AllocateArgs, PlanArgs, CelArgs, CatalogArgs, SimulateArgs, VersionArgs, VendorWorkerArgs>;
 
 // Text to print instead of doing something: help (exit 0), or what is wrong with the command line (exit 1).
 struct Message {

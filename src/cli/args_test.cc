@@ -137,7 +137,7 @@ TEST(Args, WrongLinesNameTheFlagAndTheFix) {
 }
 
 TEST(Args, EveryVerbHasHelpWithAnExample) {
-  for (const char* verb : {"up", "run", "ps", "explain", "cancel", "down", "uninstall", "translate"}) {
+  for (const char* verb : {"up", "run", "ps", "explain", "cancel", "down", "uninstall", "translate", "migrate"}) {
     const auto help = refused({verb, "--help"});
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_THAT(help.text, HasSubstr("Example")) << verb;

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "catalog/requests.h"
 #include "cli/layout.h"
 #include "codec/codec.h"
 #include "controller/ledger.h"
@@ -71,7 +73,10 @@ std::string claim_key(const model::Pod& pod, const model::PodResourceClaim& entr
 
 class Planner {
  public:
-  explicit Planner(Fleet fleet) : fleet_(std::move(fleet)), ledger_(std::string(dialects::kDriver)) { load(); }
+  Planner(std::shared_ptr<const catalog::Requests> rules, Fleet fleet)
+      : rules_(std::move(rules)), fleet_(std::move(fleet)), ledger_(std::string(dialects::kDriver)), quotas_(rules_) {
+    load();
+  }
 
   Result<Plan> run() {
     std::vector<std::pair<std::tuple<int64_t, int64_t, std::string>, FleetPod*>> order;
@@ -102,9 +107,12 @@ class Planner {
     for (auto& [name, slice] : fleet_.slices) state.upsert_slice(std::move(slice));
     const std::string ours = R"(device.driver == "accelerator.heddle.dev")";
     fleet_.classes.emplace(dialects::kAnyClass, chart_class(dialects::kAnyClass, ours));
-    fleet_.classes.emplace(dialects::kNvidiaClass,
-                           chart_class(dialects::kNvidiaClass,
-                                       ours + R"( && device.attributes["accelerator.heddle.dev"].vendor == "nvidia")"));
+    for (const catalog::RequestVendor& vendor : rules_->vendors()) {
+      const std::string name = fmt::format("{}-{}", dialects::kAnyClass, vendor.name);
+      const std::string selector =
+          fmt::format(R"({} && device.attributes["accelerator.heddle.dev"].vendor == "{}")", ours, vendor.name);
+      fleet_.classes.emplace(name, chart_class(name, selector));
+    }
     for (const auto& [name, device_class] : fleet_.classes) state.upsert_class(device_class);
     for (const auto& [key, claim] : fleet_.claims) ledger_.upsert(claim);
     for (const auto& [key, quota] : fleet_.quotas) quotas_.upsert(quota);
@@ -121,7 +129,8 @@ class Planner {
 
   Result<void> decide(FleetPod& entry) {
     const auto translation = dialects::translate_pod(
-        entry.json, entry.pod.meta.uid.find('/') == std::string::npos ? entry.pod.meta.uid : std::string(kReviewUid));
+        *rules_, entry.json,
+        entry.pod.meta.uid.find('/') == std::string::npos ? entry.pod.meta.uid : std::string(kReviewUid));
     if (!translation) {
       pend(entry.pod, {{"Refused", translation.error().text()}});
       return {};
@@ -342,8 +351,10 @@ class Planner {
 
   void grant(const model::Pod& pod, std::vector<Want>& wants, engine::Assigned assigned) {
     controller::DeviceUsage asked;
-    for (const model::Allocation& allocation : assigned.allocations) {
-      asked += controller::usage_of(allocation, dialects::kDriver);
+    size_t allocated = 0;
+    for (const Want& want : wants) {
+      if (want.claim.allocation) continue;
+      asked += controller::usage_of(want.claim.spec, assigned.allocations[allocated++], dialects::kDriver);
     }
     if (asked != controller::DeviceUsage{}) {
       if (auto reason = over_quota(pod, asked)) return pend(pod, {std::move(*reason)});
@@ -358,7 +369,7 @@ class Planner {
       if (!claim.allocation) {
         model::Allocation allocation = std::move(assigned.allocations[next++]);
         if (!want.known) ledger_.upsert(claim);
-        ledger_.plan(want.key, allocation);
+        ledger_.plan(want.key, claim.spec, allocation);
         claim.allocation = std::move(allocation);
       }
       claims_.insert_or_assign(want.key, claim);
@@ -369,6 +380,7 @@ class Planner {
     plan_.placed.push_back(std::move(placed));
   }
 
+  std::shared_ptr<const catalog::Requests> rules_;
   Fleet fleet_;
   controller::Ledger ledger_;
   controller::QuotaTable quotas_;
@@ -394,7 +406,8 @@ std::string devices_of(const PlacedPod& pod) {
 }  // namespace
 
 Result<Plan> plan_fleet(Fleet fleet) {
-  return Planner(std::move(fleet)).run();
+  HEDDLE_TRY(catalog::Requests rules, catalog::Requests::built_in());
+  return Planner(std::make_shared<const catalog::Requests>(std::move(rules)), std::move(fleet)).run();
 }
 
 std::string plan_json(const Plan& plan) {

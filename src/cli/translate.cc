@@ -12,7 +12,12 @@ int translate(const TranslateArgs& args) {
     fmt::print(stderr, "heddle: {}\n", text.error().text());
     return kError;
   }
-  const auto translated = translate_manifest(*text);
+  const auto rules = catalog::Requests::with_folder(args.catalog);
+  if (!rules) {
+    fmt::print(stderr, "heddle: {}\n", rules.error().text());
+    return kError;
+  }
+  const auto translated = translate_manifest(*rules, *text, {.translate_ignored = args.ignored});
   if (!translated) {
     fmt::print(stderr, "heddle: {}: {}\n", args.file, translated.error().text());
     return kError;

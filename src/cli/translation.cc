@@ -2,13 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <set>
 
+#include "cli/workload.h"
 #include "cli/yaml_json.h"
 #include "codec/codec.h"
+#include "dialects/names.h"
 #include "dialects/translate.h"
+#include "dialects/wire_names.h"
 
 namespace heddle::cli {
 namespace {
@@ -17,18 +22,6 @@ using Json = nlohmann::ordered_json;
 
 // There is no review here; names of claims are made from this instead, so that the same manifest gives the same names.
 constexpr std::string_view kReviewUid = "00000000-0000-0000-0000-000000000000";
-constexpr const char* kGate = "heddle.dev/placement";
-constexpr const char* kRequestAnnotation = "heddle.dev/request";
-
-// Where the pod is in a workload.
-const std::map<std::string, std::string>& template_paths() {
-  static const std::map<std::string, std::string> paths = {
-      {"Deployment", "/spec/template"},  {"ReplicaSet", "/spec/template"},
-      {"StatefulSet", "/spec/template"}, {"DaemonSet", "/spec/template"},
-      {"Job", "/spec/template"},         {"ReplicationController", "/spec/template"},
-      {"PodTemplate", "/template"},      {"CronJob", "/spec/jobTemplate/spec/template"}};
-  return paths;
-}
 
 std::string text_at(const Json& object, const char* pointer) {
   const Json::json_pointer path(pointer);
@@ -42,17 +35,22 @@ std::string label_of(const Json& object) {
 }
 
 struct Builder {
+  const catalog::Requests& rules;
+  dialects::TranslateOptions options;
   Json items = Json::array();
+  std::map<std::string, int> names;  // of claim templates, with their namespace
   TranslatedList out;
 };
 
-void collect(Builder& builder, const std::string& label, const dialects::Translation& translation) {
+// path: of the pod template in its workload, "spec.template."; empty for a pod.
+void collect(Builder& builder, const std::string& label, const std::string& path,
+             const dialects::Translation& translation) {
   for (const auto& text : translation.explanations)
     builder.out.explanations.push_back(fmt::format("{}: {}", label, text));
   for (const auto& text : translation.warnings)
     builder.out.explanations.push_back(fmt::format("{}: warning: {}", label, text));
   for (const auto& refusal : translation.refusals) {
-    builder.out.refusals.push_back(fmt::format("{}: {}: {}", label, refusal.field, refusal.message));
+    builder.out.refusals.push_back(fmt::format("{}: {}{}: {}", label, path, refusal.field, refusal.message));
   }
 }
 
@@ -66,30 +64,26 @@ Result<Json> patched(const Json& pod, const dialects::Translation& translation) 
 }
 
 Result<void> add_pod(Builder& builder, const Json& pod) {
-  HEDDLE_TRY(const auto translation, dialects::translate_pod(pod.dump(), kReviewUid));
-  collect(builder, label_of(pod), translation);
+  HEDDLE_TRY(const auto translation, dialects::translate_pod(builder.rules, pod.dump(), kReviewUid, builder.options));
+  collect(builder, label_of(pod), "", translation);
   if (!translation.refusals.empty()) return {};
   HEDDLE_TRY(auto mutated, patched(pod, translation));
   builder.items.push_back(std::move(mutated));
+  std::set<std::string> made;
   for (const auto& request : translation.requests) {
+    if (!made.insert(request.claim_name).second) continue;  // of several containers
     model::ResourceClaim claim;
     claim.meta.name = request.claim_name;
     claim.meta.name_space = text_at(pod, "/metadata/namespace");
     claim.meta.labels["heddle.dev/managed"] = "true";
     claim.meta.annotations["resource.kubernetes.io/pod-claim-name"] = request.claim_ref;
+    if (!request.roundings.empty())
+      claim.meta.annotations[std::string(dialects::kRoundingAnnotation)] =
+          fmt::format("{}", fmt::join(request.roundings, "; "));
     claim.spec = request.spec;
     builder.items.push_back(Json::parse(codec::claim_json(claim)));
   }
   return {};
-}
-
-// At most 63 characters, the limit for what names a pod's claim.
-std::string template_name(const std::string& workload, const std::string& container) {
-  std::string name =
-      (workload.empty() ? std::string("workload") : workload).substr(0, 62 - std::min<size_t>(31, container.size()));
-  name += "-" + container.substr(0, 31);
-  while (!name.empty() && name.back() == '-') name.pop_back();
-  return name;
 }
 
 // A template's pods get claims of their own from the claim templates; nobody has to gate them.
@@ -106,7 +100,7 @@ void use_templates(Json& pod, const std::map<std::string, std::string>& template
   if (spec.contains("schedulingGates")) {
     Json kept = Json::array();
     for (const auto& gate : spec["schedulingGates"]) {
-      if (text_at(gate, "/name") != kGate) kept.push_back(gate);
+      if (text_at(gate, "/name") != dialects::kGate) kept.push_back(gate);
     }
     if (kept.empty()) {
       spec.erase("schedulingGates");
@@ -116,59 +110,90 @@ void use_templates(Json& pod, const std::map<std::string, std::string>& template
   }
   if (!pod.contains("metadata") || !pod["metadata"].contains("annotations")) return;
   auto& annotations = pod["metadata"]["annotations"];
-  annotations.erase(kRequestAnnotation);
+  annotations.erase(std::string(dialects::kRequestAnnotation));
   if (annotations.empty()) pod["metadata"].erase("annotations");
 }
 
-Result<void> add_workload(Builder& builder, Json workload, const std::string& path) {
-  const Json::json_pointer pointer(path);
-  const std::string label = label_of(workload);
-  if (!workload.contains(pointer) || !workload.at(pointer).is_object()) {
-    return fail(Code::kInvalidArgument, "it has no pod template", fmt::format("{}: {}", label, path));
+Json claim_template(const std::string& name, const std::string& name_space, const dialects::ContainerRequest& request) {
+  Json metadata = Json::object({{"name", name}});
+  if (!name_space.empty()) metadata["namespace"] = name_space;
+  Json spec = Json::object();
+  if (!request.roundings.empty()) {
+    spec["metadata"]["annotations"][std::string(dialects::kRoundingAnnotation)] =
+        fmt::format("{}", fmt::join(request.roundings, "; "));
   }
-  Json pod = workload.at(pointer);
+  spec["spec"] = Json::parse(codec::claim_spec_json(request.spec));
+  return Json::object({{"apiVersion", "resource.k8s.io/v1"},
+                       {"kind", "ResourceClaimTemplate"},
+                       {"metadata", std::move(metadata)},
+                       {"spec", std::move(spec)}});
+}
+
+// One pod template in place; its claim templates are appended to `made`.
+Result<void> add_template(Builder& builder, Json& workload, const PodTemplate& found, const std::string& owner,
+                          Json& made) {
+  const Json::json_pointer at(found.at);
+  Json pod = workload.at(at);
   pod["apiVersion"] = "v1";
   pod["kind"] = "Pod";
-  HEDDLE_TRY(const auto translation, dialects::translate_pod(pod.dump(), kReviewUid));
-  collect(builder, label, translation);
+  HEDDLE_TRY(const auto translation, dialects::translate_pod(builder.rules, pod.dump(), kReviewUid, builder.options));
+  collect(builder, label_of(workload), found.path + ".", translation);
   if (!translation.refusals.empty()) return {};
   HEDDLE_TRY(auto mutated, patched(pod, translation));
+  const std::string name_space = text_at(workload, "/metadata/namespace");
   std::map<std::string, std::string> template_of_claim;
-  Json templates = Json::array();
   for (const auto& request : translation.requests) {
-    const std::string name = template_name(text_at(workload, "/metadata/name"), request.container);
+    if (template_of_claim.contains(request.claim_name)) continue;  // init steps that share a claim
+    std::string name = dialects::claim_template_name(owner, request.container);
+    const int before = builder.names[name_space + "/" + name]++;
+    if (before > 0) name = dialects::claim_template_name(owner, fmt::format("{}-{}", request.container, before + 1));
     template_of_claim[request.claim_name] = name;
-    Json metadata = {{"name", name}};
-    if (const auto name_space = text_at(workload, "/metadata/namespace"); !name_space.empty())
-      metadata["namespace"] = name_space;
-    templates.push_back({{"apiVersion", "resource.k8s.io/v1"},
-                         {"kind", "ResourceClaimTemplate"},
-                         {"metadata", std::move(metadata)},
-                         {"spec", {{"spec", Json::parse(codec::claim_spec_json(request.spec))}}}});
+    made.push_back(claim_template(name, name_space, request));
   }
   if (translation.changed) use_templates(mutated, template_of_claim);
   mutated.erase("apiVersion");
   mutated.erase("kind");
-  workload.at(pointer) = std::move(mutated);
-  builder.items.push_back(std::move(workload));
-  for (auto& item : templates) builder.items.push_back(std::move(item));
+  workload.at(at) = std::move(mutated);
   return {};
+}
+
+Result<void> add_workload(Builder& builder, Json workload, const std::vector<PodTemplate>& templates) {
+  std::string name = text_at(workload, "/metadata/name");
+  if (name.empty()) name = text_at(workload, "/metadata/generateName");
+  Json made = Json::array();
+  for (const PodTemplate& found : templates) {
+    std::string role = found.role;  // "Master"; names have small letters only
+    std::transform(role.begin(), role.end(), role.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const std::string owner = templates.size() > 1 && !role.empty() ? name + "-" + role : name;
+    HEDDLE_CHECK_OK(add_template(builder, workload, found, owner, made));
+  }
+  builder.items.push_back(std::move(workload));
+  for (auto& item : made) builder.items.push_back(std::move(item));
+  return {};
+}
+
+// Kinds that are nothing without a pod template.
+bool must_have_template(const std::string& kind) {
+  constexpr std::string_view kKinds[] = {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet",
+                                         "Job",        "CronJob",    "PodTemplate", "ReplicationController"};
+  return std::find(std::begin(kKinds), std::end(kKinds), kind) != std::end(kKinds);
 }
 
 Result<void> add_object(Builder& builder, const Json& object) {
   if (!object.is_object()) return fail(Code::kInvalidArgument, "a document is not an object");
   const std::string kind = text_at(object, "/kind");
   if (kind.empty()) return fail(Code::kInvalidArgument, "a document has no kind", "kind");
-  if (kind == "List") {
-    if (!object.contains("items") || !object["items"].is_array())
-      return fail(Code::kInvalidArgument, "must be a list", "items");
+  if (kind.ends_with("List") && object.contains("items")) {
+    if (!object["items"].is_array()) return fail(Code::kInvalidArgument, "must be a list", "items");
     for (const auto& item : object["items"]) HEDDLE_CHECK_OK(add_object(builder, item));
     return {};
   }
   if (kind == "Pod") return add_pod(builder, object);
-  if (const auto found = template_paths().find(kind); found != template_paths().end()) {
-    return add_workload(builder, object, found->second);
-  }
+  if (const auto templates = find_pod_templates(object); !templates.empty())
+    return add_workload(builder, object, templates);
+  if (must_have_template(kind))
+    return fail(Code::kInvalidArgument, "it has no pod template with containers", label_of(object));
   builder.out.explanations.push_back(label_of(object) + ": not a pod and no known workload; passed unchanged");
   builder.items.push_back(object);
   return {};
@@ -176,10 +201,11 @@ Result<void> add_object(Builder& builder, const Json& object) {
 
 }  // namespace
 
-Result<TranslatedList> translate_manifest(const std::string& manifest) {
+Result<TranslatedList> translate_manifest(const catalog::Requests& rules, const std::string& manifest,
+                                          const dialects::TranslateOptions& options) {
   HEDDLE_TRY(const auto documents, yaml_to_json(manifest));
   if (documents.empty()) return fail(Code::kInvalidArgument, "there is no object in it");
-  Builder builder;
+  Builder builder{rules, options, Json::array(), {}, {}};
   for (const auto& text : documents) HEDDLE_CHECK_OK(add_object(builder, Json::parse(text)));
   if (!builder.out.refusals.empty()) builder.items = Json::array();
   const Json list = {{"apiVersion", "v1"}, {"kind", "List"}, {"items", std::move(builder.items)}};

@@ -38,6 +38,15 @@ TEST(YamlToJson, RefusesBadAndHugeInput) {
   EXPECT_FALSE(yaml_to_json(std::string(500, '[') + std::string(500, ']')));
 }
 
+const catalog::Requests& rules() {
+  static const catalog::Requests kRules = catalog::Requests::built_in().value();
+  return kRules;
+}
+
+Result<TranslatedList> translate_manifest(const std::string& manifest) {
+  return cli::translate_manifest(rules(), manifest);
+}
+
 constexpr const char* kPod = R"(apiVersion: v1
 kind: Pod
 metadata: {name: trainer, namespace: research}
@@ -105,6 +114,112 @@ TEST(Translate, ARefusalLeavesAnEmptyList) {
   ASSERT_EQ(out->refusals.size(), 1U);
   EXPECT_THAT(out->refusals[0], HasSubstr("16384"));
   EXPECT_TRUE(Json::parse(out->list_json)["items"].empty());
+}
+
+// Every pod template under spec, whatever the kind: where it is, and what its claim template is called.
+TEST(Translate, WorkloadsOfManyKinds) {
+  const std::string pod = R"({"spec":{"containers":[{"name":"main","resources":{"limits":{"nvidia.com/gpu":1}}}]}})";
+  struct Case {
+    const char* kind;
+    std::string spec;  // with P for the template
+    std::vector<std::string> templates;
+  };
+  const Case cases[] = {
+      {"Deployment", R"({"template":P})", {"w-main"}},
+      {"StatefulSet",
+       R"({"template":P,"volumeClaimTemplates":[{"spec":{"accessModes":["ReadWriteOnce"]}}]})",
+       {"w-main"}},
+      {"DaemonSet", R"({"template":P})", {"w-main"}},
+      {"ReplicaSet", R"({"template":P})", {"w-main"}},
+      {"ReplicationController", R"({"template":P})", {"w-main"}},
+      {"Job", R"({"template":P})", {"w-main"}},
+      {"CronJob", R"({"jobTemplate":{"spec":{"template":P}}})", {"w-main"}},
+      {"JobSet",
+       R"({"replicatedJobs":[{"name":"driver","template":{"spec":{"template":P}}},{"name":"workers","template":{"spec":{"template":P}}}]})",
+       {"w-driver-main", "w-workers-main"}},
+      {"PyTorchJob",
+       R"({"pytorchReplicaSpecs":{"Master":{"template":P},"Worker":{"replicas":2,"template":P}}})",
+       {"w-master-main", "w-worker-main"}},
+      {"TFJob", R"({"tfReplicaSpecs":{"PS":{"template":P},"Worker":{"template":P}}})", {"w-ps-main", "w-worker-main"}},
+      {"MPIJob",
+       R"({"mpiReplicaSpecs":{"Launcher":{"template":P},"Worker":{"template":P}}})",
+       {"w-launcher-main", "w-worker-main"}},
+      {"RayCluster",
+       R"({"headGroupSpec":{"template":P},"workerGroupSpecs":[{"groupName":"small","template":P}]})",
+       {"w-headgroupspec-main", "w-small-main"}},
+      {"RayJob",
+       R"({"rayClusterSpec":{"headGroupSpec":{"template":P}},"submitterPodTemplate":P})",
+       {"w-headgroupspec-main", "w-submitterpod-main"}},
+      {"LeaderWorkerSet",
+       R"({"leaderWorkerTemplate":{"leaderTemplate":P,"workerTemplate":P}})",
+       {"w-leader-main", "w-worker-main"}},
+      {"Job", R"({"tasks":[{"name":"a","template":P},{"name":"b","template":P}]})", {"w-a-main", "w-b-main"}},
+  };
+  for (const Case& c : cases) {
+    std::string spec = c.spec;
+    for (size_t at = spec.find(":P"); at != std::string::npos; at = spec.find(":P")) spec.replace(at + 1, 1, pod);
+    const auto out = translate_manifest(std::string(R"({"apiVersion":"x/v1","kind":")") + c.kind +
+                                        R"(","metadata":{"name":"w","namespace":"n"},"spec":)" + spec + "}");
+    ASSERT_TRUE(out) << c.kind << out.error().text();
+    const auto items = Json::parse(out->list_json)["items"];
+    ASSERT_EQ(items.size(), 1 + c.templates.size()) << c.kind;
+    EXPECT_EQ(items[0]["kind"], c.kind);
+    EXPECT_THAT(items[0].dump(), Not(HasSubstr("nvidia.com/gpu")));
+    for (size_t i = 0; i < c.templates.size(); ++i) {
+      const std::string name = items[i + 1]["metadata"]["name"];
+      EXPECT_EQ(items[i + 1]["kind"], "ResourceClaimTemplate");
+      EXPECT_EQ(items[i + 1]["metadata"]["namespace"], "n");
+      EXPECT_THAT(items[0].dump(), HasSubstr("\"resourceClaimTemplateName\":\"" + name + "\"")) << c.kind;
+      EXPECT_EQ(name, c.templates[i]) << c.kind;
+    }
+    EXPECT_EQ(out->explanations.size(), c.templates.size()) << c.kind;
+  }
+}
+
+TEST(Translate, DocumentsKeepTheirOrderAndInitStepsShareATemplate) {
+  const auto out = translate_manifest(std::string(kPod) + R"(---
+apiVersion: v1
+kind: Service
+metadata: {name: s}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  template:
+    spec:
+      initContainers: [{name: warm, resources: {limits: {nvidia.com/gpu: 1}}}]
+      containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]
+)");
+  ASSERT_TRUE(out) << out.error().text();
+  std::vector<std::string> kinds;
+  const auto list = Json::parse(out->list_json);
+  for (const auto& item : list["items"]) kinds.push_back(item["kind"]);
+  EXPECT_EQ(kinds,
+            (std::vector<std::string>{"Pod", "ResourceClaim", "Service", "Deployment", "ResourceClaimTemplate"}));
+  const auto& spec = list["items"][3]["spec"]["template"]["spec"];
+  EXPECT_EQ(spec["initContainers"][0]["resources"]["claims"], spec["containers"][0]["resources"]["claims"]);
+}
+
+TEST(Translate, ARefusalNamesTheTemplate) {
+  const auto out = translate_manifest(
+      R"({"kind":"CronJob","metadata":{"name":"c"},"spec":{"jobTemplate":{"spec":{"template":{"spec":{"containers":[{"name":"main","resources":{"limits":{"nvidia.com/gpumem":"16Gi"}}}]}}}}}})");
+  ASSERT_TRUE(out);
+  ASSERT_EQ(out->refusals.size(), 1U);
+  EXPECT_THAT(out->refusals[0], HasSubstr("CronJob c: spec.jobTemplate.spec.template.spec.containers[0].resources"));
+  EXPECT_THAT(out->refusals[0], HasSubstr("container main"));
+}
+
+TEST(Translate, IgnoredPodsAreLeftAloneUntilTold) {
+  std::string pod(kPod);
+  pod.replace(pod.find("namespace: research"), 19, "labels: {hami.io/webhook: ignore}");
+  const auto left = translate_manifest(pod);
+  ASSERT_TRUE(left);
+  EXPECT_EQ(Json::parse(left->list_json)["items"].size(), 1U);
+  EXPECT_THAT(left->explanations, testing::Contains(HasSubstr("left alone")));
+  const auto told = cli::translate_manifest(rules(), pod, {.translate_ignored = true});
+  ASSERT_TRUE(told);
+  EXPECT_EQ(Json::parse(told->list_json)["items"].size(), 2U);
 }
 
 TEST(Translate, OtherKindsPassAndBrokenOnesDoNot) {

@@ -24,6 +24,7 @@ int cancel(const CancelArgs& args, const Context& context);
 int down(const DownArgs& args, const Context& context);
 int uninstall(const UninstallArgs& args, const Context& context);
 int translate(const TranslateArgs& args);
+int migrate(const MigrateArgs& args);
 int allocate(const AllocateArgs& args);
 int plan(const PlanArgs& args);
 int evaluate_cel(const CelArgs& args);

@@ -7,7 +7,7 @@
 
 #include "codec/codec.h"
 #include "controller/base64.h"
-#include "dialects/nvidia.h"
+#include "dialects/container.h"
 #include "dialects/translate.h"
 #include "dialects/wire_names.h"
 #include "engine/engine.h"
@@ -166,13 +166,21 @@ std::vector<std::string> check_share(const model::ClaimSpec& spec, const model::
   return out;
 }
 
-std::map<std::string, std::string> annotations_of(const Json& object) {
+std::map<std::string, std::string> texts_of(const Json& object, const char* name) {
   std::map<std::string, std::string> out;
-  const Json annotations = member(member(object, "metadata"), "annotations");
-  if (!annotations.is_object()) return out;
-  for (const auto& [key, value] : annotations.items())
+  const Json texts = member(member(object, "metadata"), name);
+  if (!texts.is_object()) return out;
+  for (const auto& [key, value] : texts.items())
     out.emplace(key, value.is_string() ? value.get<std::string>() : value.dump());
   return out;
+}
+
+std::map<std::string, std::string> annotations_of(const Json& object) {
+  return texts_of(object, "annotations");
+}
+
+std::map<std::string, std::string> labels_of(const Json& object) {
+  return texts_of(object, "labels");
 }
 
 bool has_gate(const Json& pod) {
@@ -182,7 +190,7 @@ bool has_gate(const Json& pod) {
 }
 
 // Resources that came after the translation (another webhook, no second call) would be handed to the stock scheduler.
-std::vector<std::string> untranslated(const Json& pod) {
+std::vector<std::string> untranslated(const catalog::Requests& rules, const Json& pod) {
   std::vector<std::string> out;
   for (const char* list : {"containers", "initContainers"}) {
     const Json containers = member(member(pod, "spec"), list);
@@ -193,7 +201,7 @@ std::vector<std::string> untranslated(const Json& pod) {
         if (!amounts.is_object()) continue;
         for (const auto& [key, value] : amounts.items()) {
           const bool zero = value == "0" || value == 0;
-          if (!dialects::is_nvidia_resource(key) || zero) continue;
+          if (!dialects::asks_for_device(rules, key) || zero) continue;
           out.push_back(fmt::format(
               "spec.{}[{}].resources.{}[{}]: was added after Heddle translated the pod; order the webhooks so "
               "that Heddle's comes last, or set its reinvocationPolicy to IfNeeded",
@@ -212,7 +220,7 @@ AdmissionAnswer validate_pod(const Review& review, const AdmissionContext& conte
   std::vector<std::string> lines;
   if (review.operation == "CREATE") {
     if (now.contains("kubernetes.io/config.mirror")) return allow(review);
-    lines = untranslated(review.object);
+    if (!dialects::is_ignored(labels_of(review.object))) lines = untranslated(*context.rules, review.object);
     if (const auto it = now.find(annotation); it != now.end()) {
       const auto requests = dialects::parse_requests(it->second);
       if (!requests) lines.push_back("metadata.annotations[" + annotation + "]: " + requests.error().text());
@@ -304,7 +312,8 @@ std::vector<std::string> check_class(const model::DeviceClass& device_class) {
 Result<AdmissionAnswer> mutate(std::string_view text, const AdmissionContext& context) {
   HEDDLE_TRY(const Review review, parse_review(text));
   if (review.kind != "Pod" || review.operation != "CREATE") return allow(review);
-  HEDDLE_TRY(const dialects::Translation translation, dialects::translate_pod(review.object.dump(), review.uid));
+  HEDDLE_TRY(const dialects::Translation translation,
+             dialects::translate_pod(*context.rules, review.object.dump(), review.uid));
   std::vector<std::string> refused;
   for (const dialects::Refusal& refusal : translation.refusals)
     refused.push_back(refusal.field + ": " + refusal.message);
@@ -321,6 +330,10 @@ Result<AdmissionAnswer> mutate(std::string_view text, const AdmissionContext& co
     response["patch"] = base64_encode(translation.json_patch);
   }
   for (const std::string& line : translation.warnings) response["warnings"].push_back(warning(line));
+  for (const dialects::ContainerRequest& request : translation.requests) {
+    for (const std::string& line : request.roundings)
+      response["warnings"].push_back(warning(fmt::format("container {}: {}", request.container, line)));
+  }
   return answer(review, std::move(response));
 }
 

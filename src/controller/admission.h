@@ -14,8 +14,9 @@ namespace heddle::controller {
 
 // What the functions know of the cluster besides the review.
 struct AdmissionContext {
-  std::shared_ptr<const QuotaTable> quotas;  // may be null
-  std::string controller_user;               // who may change what others may not; empty: nobody
+  std::shared_ptr<const catalog::Requests> rules;  // must be set
+  std::shared_ptr<const QuotaTable> quotas;        // may be null
+  std::string controller_user;                     // who may change what others may not; empty: nobody
 };
 
 struct AdmissionAnswer {

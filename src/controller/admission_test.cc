@@ -12,6 +12,15 @@ namespace {
 
 using Json = nlohmann::json;
 
+std::shared_ptr<const catalog::Requests> rules() {
+  static const auto kRules = std::make_shared<const catalog::Requests>(catalog::Requests::built_in().value());
+  return kRules;
+}
+
+AdmissionContext context(std::shared_ptr<const QuotaTable> quotas = nullptr, const std::string& controller = "") {
+  return {rules(), std::move(quotas), controller};
+}
+
 Json review(const std::string& kind, const Json& object, const std::string& operation = "CREATE",
             const Json& old = nullptr) {
   return {{"apiVersion", "admission.k8s.io/v1"},
@@ -44,7 +53,7 @@ Json response(const Result<AdmissionAnswer>& answer) {
 
 TEST(Mutate, AnswersWithThePatch) {
   const Json object = pod({{"nvidia.com/gpumem", "3000"}});
-  const Json got = response(mutate(review("Pod", object).dump(), {}));
+  const Json got = response(mutate(review("Pod", object).dump(), context()));
   EXPECT_EQ(got["allowed"], true);
   EXPECT_EQ(got["patchType"], "JSONPatch");
   const auto patch = base64_decode(got["patch"].get<std::string>());
@@ -52,39 +61,41 @@ TEST(Mutate, AnswersWithThePatch) {
   const Json after = object.patch(Json::parse(*patch));
   EXPECT_EQ(after["spec"]["schedulingGates"][0]["name"], "heddle.dev/placement");
   EXPECT_EQ(after["spec"]["resourceClaims"][0]["resourceClaimName"], "p-main-0123456789");
-  const Json again = response(validate(review("Pod", after).dump(), {}));
+  const Json again = response(validate(review("Pod", after).dump(), context()));
   EXPECT_EQ(again["allowed"], true);
 }
 
 TEST(Mutate, LeavesTheRestAlone) {
-  const Json got = response(mutate(review("Pod", pod({{"cpu", "1"}})).dump(), {}));
+  const Json got = response(mutate(review("Pod", pod({{"cpu", "1"}})).dump(), context()));
   EXPECT_EQ(got["allowed"], true);
   EXPECT_FALSE(got.contains("patch"));
-  EXPECT_EQ(response(mutate(review("Pod", pod({{"nvidia.com/gpu", "x"}}), "UPDATE").dump(), {}))["allowed"], true);
+  EXPECT_EQ(response(mutate(review("Pod", pod({{"nvidia.com/gpu", "x"}}), "UPDATE").dump(), context()))["allowed"],
+            true);
 }
 
 TEST(Mutate, RefusesWithFieldAndFix) {
-  const Json got = response(mutate(review("Pod", pod({{"nvidia.com/gpumem", "16Gi"}})).dump(), {}));
+  const Json got = response(mutate(review("Pod", pod({{"nvidia.com/gpumem", "16Gi"}})).dump(), context()));
   EXPECT_EQ(got["allowed"], false);
   EXPECT_EQ(got["status"]["code"], 422);
   EXPECT_EQ(got["status"]["message"],
-            "spec.containers[0].resources.limits[nvidia.com/gpumem]: \"16Gi\": the unit is MiB; write 16384");
+            "spec.containers[0].resources.limits[nvidia.com/gpumem]: \"16Gi\": the unit is MiB; write 16384 "
+            "(container main)");
 }
 
 TEST(Mutate, AQuotaOfZeroIsRefusedAtOnce) {
-  auto quotas = std::make_shared<QuotaTable>();
+  auto quotas = std::make_shared<QuotaTable>(rules());
   quotas->upsert({"default", "none", {{"requests.nvidia.com/gpu", 0}}, {}});
   quotas->upsert({"other", "some", {{"requests.nvidia.com/gpu", 5}}, {}});
-  const AdmissionContext context{quotas, ""};
-  EXPECT_EQ(response(mutate(review("Pod", pod({{"nvidia.com/gpu", "1"}})).dump(), context))["allowed"], false);
-  EXPECT_EQ(response(mutate(review("Pod", pod({{"cpu", "1"}})).dump(), context))["allowed"], true);
+  const AdmissionContext with_quotas = context(quotas);
+  EXPECT_EQ(response(mutate(review("Pod", pod({{"nvidia.com/gpu", "1"}})).dump(), with_quotas))["allowed"], false);
+  EXPECT_EQ(response(mutate(review("Pod", pod({{"cpu", "1"}})).dump(), with_quotas))["allowed"], true);
 }
 
 TEST(Mutate, AQuotaOfZeroCountsWhatARequestNeedsUnnamed) {
   const auto refused = [](const char* key, const Json& limits, std::vector<QuotaTerm> terms = {}) {
-    auto quotas = std::make_shared<QuotaTable>();
+    auto quotas = std::make_shared<QuotaTable>(rules());
     quotas->upsert({"default", "none", {{key, 0}}, std::move(terms)});
-    return response(mutate(review("Pod", pod(limits)).dump(), {quotas, ""}))["allowed"] == false;
+    return response(mutate(review("Pod", pod(limits)).dump(), context(quotas)))["allowed"] == false;
   };
   const Json whole{{"nvidia.com/gpu", "1"}};
   const Json percent{{"nvidia.com/gpumem-percentage", "10"}};
@@ -102,14 +113,14 @@ TEST(Mutate, BadReviewsAreErrors) {
   for (const char* text :
        {"", "[]", "{}", R"({"kind":"AdmissionReview"})", R"({"kind":"AdmissionReview","request":{}})",
         R"({"kind":"AdmissionReview","request":{"uid":"x","kind":{"kind":"Pod"},"operation":"CREATE","object":[]}})"}) {
-    EXPECT_FALSE(mutate(text, {}).has_value()) << text;
+    EXPECT_FALSE(mutate(text, context()).has_value()) << text;
   }
 }
 
 TEST(Validate, ResourcesThatCameAfterTheTranslationAreRefused) {
-  const Json got = response(validate(review("Pod", pod({{"nvidia.com/gpu", "1"}})).dump(), {}));
+  const Json got = response(validate(review("Pod", pod({{"nvidia.com/gpu", "1"}})).dump(), context()));
   EXPECT_EQ(got["allowed"], false);
-  EXPECT_EQ(response(validate(review("Pod", pod({{"nvidia.com/gpu", "0"}})).dump(), {}))["allowed"], true);
+  EXPECT_EQ(response(validate(review("Pod", pod({{"nvidia.com/gpu", "0"}})).dump(), context()))["allowed"], true);
 }
 
 TEST(Validate, RequestAndGateStayAsTheyAreExceptForTheController) {
@@ -123,7 +134,7 @@ TEST(Validate, RequestAndGateStayAsTheyAreExceptForTheController) {
   Json labelled = before;
   labelled["metadata"]["labels"]["x"] = "y";
   const auto allowed = [&](const Json& after, const std::string& controller) {
-    return response(validate(review("Pod", after, "UPDATE", before).dump(), {nullptr, controller}))["allowed"]
+    return response(validate(review("Pod", after, "UPDATE", before).dump(), context(nullptr, controller)))["allowed"]
         .get<bool>();
   };
   EXPECT_FALSE(allowed(other, "controller"));
@@ -145,7 +156,7 @@ TEST_P(ValidateClaims, Says) {
   const std::pair<const char*, Json> objects[] = {{"ResourceClaim", {{"spec", spec}}},
                                                   {"ResourceClaimTemplate", {{"spec", {{"spec", spec}}}}}};
   for (const auto& [kind, object] : objects) {
-    const Json got = response(validate(review(kind, object).dump(), {}));
+    const Json got = response(validate(review(kind, object).dump(), context()));
     EXPECT_EQ(got["allowed"], std::string(GetParam().message).empty()) << got;
     if (got["allowed"] == false) {
       EXPECT_NE(got["status"]["message"].get<std::string>().find(GetParam().message), std::string::npos) << got;
@@ -191,7 +202,7 @@ TEST(ValidateClaim, ConfigurationOfOurDriverMustBeUnderstood) {
           {"config",
            Json::array(
                {{{"opaque", {{"driver", "accelerator.heddle.dev"}, {"parameters", Json::parse(parameters)}}}}})}}}};
-    const Json got = response(validate(review("ResourceClaim", {{"spec", spec}}).dump(), {}));
+    const Json got = response(validate(review("ResourceClaim", {{"spec", spec}}).dump(), context()));
     return got["allowed"] == true ? std::string() : got["status"]["message"].get<std::string>();
   };
   const std::string start = R"({"apiVersion":"heddle.dev/v1alpha1","kind":"ShareConfig",)";
@@ -266,7 +277,7 @@ TEST(ValidateClass, WhatUsersWriteAboutOurDevices) {
 }
 
 TEST(Validate, ResourcesOfOtherPluginsOfTheVendorMayCome) {
-  EXPECT_EQ(response(validate(review("Pod", pod({{"nvidia.com/hostdev", "1"}})).dump(), {}))["allowed"], true);
+  EXPECT_EQ(response(validate(review("Pod", pod({{"nvidia.com/hostdev", "1"}})).dump(), context()))["allowed"], true);
 }
 
 TEST(Base64, RoundTrip) {

@@ -276,6 +276,10 @@ bool Reconciler::Impl::write_planned(PodRecord& record, const Wants& wants) {
     any = true;
     if (want.claim == nullptr) {
       emit(&record, WriteKind::kCreateClaim, want.key, create_claim(claim_for(record.pod, *want.request)));
+      if (const auto& roundings = want.request->roundings; !roundings.empty()) {
+        tell_event(record.pod, "HeddleRounded",
+                   fmt::format("container {}: {}", want.request->container, fmt::join(roundings, "; ")), "Normal");
+      }
       continue;
     }
     const auto& finalizers = want.claim->meta.finalizers;

@@ -42,6 +42,7 @@ class Running final : public Controller {
         clock_(clock),
         log_(log),
         reconciler_(options_.reconciler, clock, log),
+        quota_table_(options_.reconciler.rules),
         sender_(client, queue_, options_.limits, options_.die_at, [this] { return may_write(); }),
         watches_(client, queue_, log) {}
 
@@ -272,6 +273,7 @@ kube::HttpResponse Running::review(const kube::HttpRequest& request) {
   const int64_t start = clock_.monotonic_nanos();
   AdmissionContext context;
   context.controller_user = options_.controller_user;
+  context.rules = options_.reconciler.rules;
   {
     const std::lock_guard lock(shared_mutex_);
     context.quotas = quotas_;
@@ -326,6 +328,8 @@ Result<std::unique_ptr<Controller>> Controller::start(ControllerOptions options,
   if (options.controller_user.empty()) {
     options.controller_user = fmt::format("system:serviceaccount:{}:heddle-controller", options.name_space);
   }
+  HEDDLE_TRY(catalog::Requests rules, catalog::Requests::with_folder(options.catalog_folder));
+  options.reconciler.rules = std::make_shared<const catalog::Requests>(std::move(rules));
   auto running = std::make_unique<Running>(std::move(options), client, clock, log);
   HEDDLE_CHECK_OK(running->open());
   return running;

@@ -32,7 +32,8 @@ struct ControllerOptions {
   std::vector<std::string> webhook_names;        // further DNS names or addresses in the certificate
   Sender::Limits limits;
   DieAt die_at;
-  ReconcilerOptions reconciler;
+  std::string catalog_folder;    // an administrator's catalogue beside the built-in one; empty: none
+  ReconcilerOptions reconciler;  // rules are read by start()
 };
 
 // Errors: kUnsupported with the reason when the API server is older than 1.36 or does not serve resource.k8s.io/v1.

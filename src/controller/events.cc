@@ -4,7 +4,7 @@
 #include "codec/codec.h"
 #include "controller/objects.h"
 #include "controller/reconciler_impl.h"
-#include "dialects/nvidia.h"
+#include "dialects/container.h"
 #include "dialects/wire_names.h"
 
 namespace heddle::controller {
@@ -17,10 +17,10 @@ std::string signature_of(const PodRecord& record) {
   return out;
 }
 
-bool asks_for_translated_resources(const model::Pod& pod) {
-  const auto asks = [](const model::ResourceList& list) {
-    return std::any_of(list.begin(), list.end(), [](const auto& entry) {
-      return dialects::is_nvidia_resource(entry.first) && entry.second.sign() > 0;
+bool asks_for_translated_resources(const catalog::Requests& rules, const model::Pod& pod) {
+  const auto asks = [&](const model::ResourceList& list) {
+    return std::any_of(list.begin(), list.end(), [&](const auto& entry) {
+      return dialects::asks_for_device(rules, entry.first) && entry.second.sign() > 0;
     });
   };
   return std::any_of(pod.containers.begin(), pod.containers.end(),
@@ -96,7 +96,7 @@ void Reconciler::Impl::drop_claim_index(const PodRecord& record) {
 void Reconciler::Impl::notice_plain_pod(const model::Pod& pod) {
   const std::string key = pod.meta.key();
   const bool waits = pod.node_name.empty() && !pod.finished() && !pod.meta.deleting && unschedulable(pod);
-  if (!waits || !asks_for_translated_resources(pod)) {
+  if (!waits || !asks_for_translated_resources(*options.rules, pod)) {
     unnoticed.erase(key);
     unnoticed_pods.erase(key);
     return;

@@ -45,7 +45,9 @@ std::string claim_name(const Json& entry) {
 
 }  // namespace
 
-FakeCluster::FakeCluster() : log_("test", LogLevel::kError, clock, 2) {}
+FakeCluster::FakeCluster()
+    : rules_(std::make_shared<const catalog::Requests>(catalog::Requests::built_in().value())),
+      log_("test", LogLevel::kError, clock, 2) {}
 
 void FakeCluster::add_node(const std::string& name, int cards, int64_t memory_mib, const std::string& cpu) {
   nodes_[name] = {{"metadata", {{"name", name}, {"labels", {{"kubernetes.io/hostname", name}}}}},
@@ -92,7 +94,8 @@ void FakeCluster::create_pod(const std::string& name, const std::vector<Json>& l
          {"image", "x"},
          {"resources", {{"limits", limits_by_container[i]}, {"requests", limits_by_container[i]}}}});
   }
-  const auto translation = dialects::translate_pod(pod.dump(), fmt::format("{:010x}-uid", api.pods().size() + 1));
+  const auto translation =
+      dialects::translate_pod(*rules_, pod.dump(), fmt::format("{:010x}-uid", api.pods().size() + 1));
   if (translation && translation->changed) pod = pod.patch(Json::parse(translation->json_patch));
   api.put_pod(std::move(pod));
 }
@@ -137,6 +140,7 @@ void FakeCluster::upsert_quota(const std::string& name, std::map<std::string, in
 
 void FakeCluster::start_controller() {
   ReconcilerOptions options;
+  options.rules = rules_;
   options.seed = ++incarnation_;
   controller = std::make_unique<Reconciler>(options, clock, log_);
   (void)api.take_changes();

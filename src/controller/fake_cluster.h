@@ -112,6 +112,7 @@ class FakeCluster {
   void deliver();
   void perform(const Write& write);
 
+  std::shared_ptr<const catalog::Requests> rules_;
   Logger log_;
   std::map<std::string, Json> nodes_;
   std::map<std::string, Json> slices_;

@@ -11,12 +11,37 @@
 #include "controller/ledger.h"
 #include "controller/quota.h"
 #include "controller/watches.h"
-#include "dialects/nvidia.h"
+#include "dialects/claim_form.h"
 
 namespace heddle::controller {
 namespace {
 
 using Json = nlohmann::json;
+
+std::shared_ptr<const catalog::Requests> rules() {
+  static const auto kRules = std::make_shared<const catalog::Requests>(catalog::Requests::built_in().value());
+  return kRules;
+}
+
+DeviceUsage nvidia(int64_t devices, int64_t memory_mib = 0, int64_t cores = 0, int64_t percent = 0) {
+  return {{{"nvidia", {devices, memory_mib, cores, percent}}}};
+}
+
+model::ClaimSpec whole_card() {
+  dialects::Ask ask;
+  ask.vendor = "nvidia";
+  return dialects::claim_spec({{ask}, false});
+}
+
+model::ClaimSpec share(int64_t count, int64_t percent, int64_t cores) {
+  dialects::Ask ask;
+  ask.vendor = "nvidia";
+  ask.kind = dialects::Ask::Kind::kShare;
+  ask.count = count;
+  ask.percent = percent;
+  ask.cores = cores;
+  return dialects::claim_spec({{ask}, false});
+}
 
 std::string pod_text(const std::string& name, const std::string& uid) {
   return Json{{"metadata", {{"name", name}, {"namespace", "d"}, {"uid", uid}, {"resourceVersion", "1"}}},
@@ -89,7 +114,7 @@ TEST(Ledger, AClaimOfTheSameNameDoesNotInheritAPlan) {
   model::Allocation allocation;
   allocation.results.push_back({"r",
                                 "accelerator.heddle.dev",
-                                "p",
+                                "n/nvidia",
                                 "x",
                                 false,
                                 {},
@@ -97,8 +122,8 @@ TEST(Ledger, AClaimOfTheSameNameDoesNotInheritAPlan) {
                                 {},
                                 "s",
                                 {{"memory", Quantity::bytes(int64_t{5} << 20)}, {"cores", Quantity::from_int(7)}}});
-  ledger.plan("d/c", allocation);
-  EXPECT_EQ(ledger.usage("d"), (DeviceUsage{1, 5, 7}));
+  ledger.plan("d/c", {}, allocation);
+  EXPECT_EQ(ledger.usage("d"), nvidia(1, 5, 7));
   ledger.upsert(claim("2"));
   EXPECT_NE(ledger.planned("d/c"), nullptr);
   ledger.upsert(claim("3", "new"));
@@ -117,22 +142,22 @@ TEST(Quota, ReadsOnlyWhatItCounts) {
           R"({"metadata":{},"spec":{"scopes":["CrossNamespacePodAffinity"],"hard":{"requests.nvidia.com/gpu":"0"}}})")
           ->hard.empty());
   EXPECT_FALSE(parse_quota("[]").has_value());
-  QuotaTable table;
+  QuotaTable table(rules());
   table.upsert(*quota);
   const auto exceeded = [&](const std::string& name_space, DeviceUsage used, DeviceUsage ask) {
     return table.exceeded(name_space, {}, [&](const Quota&) { return used; }, ask).has_value();
   };
-  EXPECT_FALSE(exceeded("d", {1, 0, 0}, {1, 20000, 0}));
-  EXPECT_TRUE(exceeded("d", {1, 0, 0}, {2, 0, 0}));
-  EXPECT_TRUE(exceeded("d", {0, 1, 0}, {0, 20000, 0}));
-  EXPECT_FALSE(exceeded("other", {9, 9, 9}, {9, 9, 9}));
+  EXPECT_FALSE(exceeded("d", nvidia(1, 0, 0), nvidia(1, 20000, 0)));
+  EXPECT_TRUE(exceeded("d", nvidia(1, 0, 0), nvidia(2, 0, 0)));
+  EXPECT_TRUE(exceeded("d", nvidia(0, 1, 0), nvidia(0, 20000, 0)));
+  EXPECT_FALSE(exceeded("other", nvidia(9, 9, 9), nvidia(9, 9, 9)));
   table.remove("d/q");
-  EXPECT_FALSE(exceeded("d", {1, 0, 0}, {2, 0, 0}));
+  EXPECT_FALSE(exceeded("d", nvidia(1, 0, 0), nvidia(2, 0, 0)));
 }
 
 TEST(Quota, PercentagesOfMemoryAreCountedFromTheConfiguration) {
-  const model::ClaimSpec spec = dialects::nvidia_spec({2, 0, 30, 10});
-  EXPECT_EQ(least_usage(spec), (DeviceUsage{2, 0, 20, 60}));
+  const model::ClaimSpec spec = share(2, 30, 10);
+  EXPECT_EQ(least_usage(spec), nvidia(2, 0, 20, 60));
   model::Allocation allocation;
   for (const char* device : {"gpu-0", "gpu-1"}) {
     model::DeviceResult result;
@@ -143,8 +168,40 @@ TEST(Quota, PercentagesOfMemoryAreCountedFromTheConfiguration) {
     allocation.results.push_back(result);
   }
   allocation.config.push_back({false, spec.config.front()});
-  EXPECT_EQ(usage_of(allocation, "accelerator.heddle.dev"), (DeviceUsage{2, 14, 20, 60}));
-  EXPECT_EQ(least_usage(dialects::nvidia_spec({1, 0, 0, 0})), (DeviceUsage{1, 0, 100, 0}));
+  EXPECT_EQ(usage_of(spec, allocation, "accelerator.heddle.dev"), nvidia(2, 14, 20, 60));
+  EXPECT_EQ(least_usage(whole_card()), nvidia(1, 0, 100, 0));
+}
+
+TEST(Quota, EachVendorsKeysCountItsOwnDevices) {
+  struct Case {
+    const char* key;
+    const char* kind;
+    Amounts amounts;
+    int64_t counted;
+  };
+  const Case cases[] = {{"requests.nvidia.com/gpu", "nvidia", {2, 0, 0, 0}, 2},
+                        {"requests.volcano.sh/vgpu-number", "nvidia", {2, 0, 0, 0}, 2},
+                        {"requests.nvidia.com/gpu", "amd", {2, 0, 0, 0}, 0},
+                        {"requests.nvidia.com/gpu", "nvidia#1g.5gb", {2, 0, 0, 0}, 0},
+                        {"requests.nvidia.com/mig-1g.5gb", "nvidia#1g.5gb", {2, 0, 0, 0}, 2},
+                        {"limits.nvidia.com/gpumem", "nvidia", {1, 3000, 0, 0}, 3000},
+                        {"limits.cambricon.com/mlu.smlu.vmemory", "cambricon", {1, 257, 0, 0}, 2},
+                        {"requests.mthreads.com/sgpu-core", "mthreads", {1, 0, 50, 0}, 8},
+                        {"requests.aws.amazon.com/neuroncore", "aws", {2, 0, 0, 0}, 4},
+                        {"requests.huawei.com/Ascend910B4", "ascend/910B4,Ascend910B4", {3, 0, 0, 0}, 3},
+                        {"requests.huawei.com/Ascend910B4-1", "ascend/910B4,Ascend910B4", {3, 0, 0, 0}, 0},
+                        {"limits.nvidia.com/gpumem-percentage", "nvidia", {1, 0, 0, 30}, 30}};
+  for (const Case& c : cases) {
+    QuotaTable table(rules());
+    table.upsert({"d", "q", {{c.key, 0}}, {}});
+    const DeviceUsage ask{{{c.kind, c.amounts}}};
+    const auto reason = table.exceeded("d", {}, [](const Quota&) { return DeviceUsage{}; }, ask);
+    EXPECT_EQ(reason.has_value(), c.counted > 0) << c.key << " " << c.kind;
+    if (reason) {
+      EXPECT_NE(reason->message.find(" " + std::to_string(c.counted) + " more asked"), std::string::npos)
+          << reason->message;
+    }
+  }
 }
 
 TEST(Quota, ScopesThatThePodDecides) {
@@ -171,9 +228,9 @@ TEST(Quota, ScopesThatThePodDecides) {
     ASSERT_TRUE(quota.has_value()) << scopes;
     EXPECT_EQ(quota->covers(batch), covers_batch) << scopes;
     EXPECT_EQ(quota->covers(plain), covers_plain) << scopes;
-    QuotaTable table;
+    QuotaTable table(rules());
     table.upsert(*quota);
-    EXPECT_EQ(table.forbidden("d", batch, {1}).has_value(), covers_batch) << scopes;
+    EXPECT_EQ(table.forbidden("d", batch, nvidia(1)).has_value(), covers_batch) << scopes;
   }
   EXPECT_FALSE(parse_quota(R"({"spec":{"scopes":[1]}})").has_value());
   EXPECT_FALSE(parse_quota(R"({"spec":{"scopeSelector":{"matchExpressions":[{}]}}})").has_value());

@@ -69,8 +69,8 @@ const model::ResourceClaim* Ledger::find(const std::string& key) const {
   return it == claims_.end() ? nullptr : &it->second;
 }
 
-void Ledger::plan(const std::string& key, model::Allocation allocation) {
-  planned_.insert_or_assign(key, std::move(allocation));
+void Ledger::plan(const std::string& key, const model::ClaimSpec& spec, model::Allocation allocation) {
+  planned_.insert_or_assign(key, Planned{spec, std::move(allocation)});
   refresh(key);
 }
 
@@ -79,14 +79,14 @@ void Ledger::unplan(const std::string& key) {
 }
 
 void Ledger::unplan_all() {
-  std::map<std::string, model::Allocation> all;
+  std::map<std::string, Planned> all;
   all.swap(planned_);
-  for (const auto& [key, allocation] : all) refresh(key);
+  for (const auto& [key, plan] : all) refresh(key);
 }
 
 const model::Allocation* Ledger::planned(const std::string& key) const {
   const auto it = planned_.find(key);
-  return it == planned_.end() ? nullptr : &it->second;
+  return it == planned_.end() ? nullptr : &it->second.allocation;
 }
 
 DeviceUsage Ledger::usage(const std::string& name_space) const {
@@ -114,7 +114,10 @@ void Ledger::refresh(const std::string& key) {
     if (allocation == nullptr) state_.remove_claim(key);
   }
   if (allocation == nullptr) return;
-  const DeviceUsage usage = usage_of(*allocation, driver_);
+  const auto plan = planned_.find(key);
+  const model::ClaimSpec none;
+  const model::ClaimSpec& spec = plan != planned_.end() ? plan->second.spec : known != nullptr ? known->spec : none;
+  const DeviceUsage usage = usage_of(spec, *allocation, driver_);
   sum += usage;
   held_.emplace(key, Held{*allocation, usage});
   model::ResourceClaim effective;

@@ -32,7 +32,8 @@ class Ledger {
   [[nodiscard]] const model::ResourceClaim* find(const std::string& key) const;
   [[nodiscard]] const std::map<std::string, model::ResourceClaim>& claims() const { return claims_; }
 
-  void plan(const std::string& key, model::Allocation allocation);
+  // spec: of the claim, which may not exist yet.
+  void plan(const std::string& key, const model::ClaimSpec& spec, model::Allocation allocation);
   void unplan(const std::string& key);
   void unplan_all();
   [[nodiscard]] const model::Allocation* planned(const std::string& key) const;
@@ -53,7 +54,11 @@ class Ledger {
   std::string driver_;
   engine::State state_;
   std::map<std::string, model::ResourceClaim> claims_;  // namespace/name
-  std::map<std::string, model::Allocation> planned_;
+  struct Planned {
+    model::ClaimSpec spec;
+    model::Allocation allocation;
+  };
+  std::map<std::string, Planned> planned_;
   std::map<std::string, Held> held_;
   std::map<std::string, DeviceUsage> usage_;
   // A response can arrive after the watch said that its claim is gone.

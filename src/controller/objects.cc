@@ -50,6 +50,9 @@ model::ResourceClaim claim_for(const model::Pod& pod, const dialects::ContainerR
   claim.meta.name = request.claim_name;
   claim.meta.labels.emplace(dialects::kManagedLabel, "true");
   claim.meta.annotations.emplace("resource.kubernetes.io/pod-claim-name", request.claim_ref);
+  if (!request.roundings.empty())
+    claim.meta.annotations.emplace(dialects::kRoundingAnnotation,
+                                   fmt::format("{}", fmt::join(request.roundings, "; ")));
   claim.meta.finalizers.emplace_back(kProtectionFinalizer);
   claim.meta.owners.push_back({"v1", "Pod", pod.meta.name, pod.meta.uid, true});
   claim.spec = request.spec;

@@ -40,7 +40,10 @@ std::optional<engine::Reason> Reconciler::Impl::over_quota(const model::Pod& pod
 void Reconciler::Impl::assigned(PodRecord& record, const std::vector<Want>& open, const engine::Assigned& outcome) {
   const model::Pod& pod = record.pod;
   DeviceUsage asked;
-  for (const model::Allocation& allocation : outcome.allocations) asked += usage_of(allocation, options.driver);
+  const auto spec_of = [](const Want& want) -> const model::ClaimSpec& {
+    return want.request != nullptr ? want.request->spec : want.claim->spec;
+  };
+  for (size_t i = 0; i < open.size(); ++i) asked += usage_of(spec_of(open[i]), outcome.allocations[i], options.driver);
   if (auto quota = over_quota(pod, asked)) {
     record.refused_version = placement_version();
     ++stats.waiting;
@@ -50,7 +53,7 @@ void Reconciler::Impl::assigned(PodRecord& record, const std::vector<Want>& open
   for (size_t i = 0; i < open.size(); ++i) {
     model::Allocation allocation = outcome.allocations[i];
     allocation.timestamp = clock.now();
-    ledger.plan(open[i].key, std::move(allocation));
+    ledger.plan(open[i].key, spec_of(open[i]), std::move(allocation));
   }
   set_usage(pod, outcome.node);
   pending.erase(order_of(pod));

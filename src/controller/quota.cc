@@ -15,21 +15,49 @@ namespace {
 
 using Json = nlohmann::json;
 
-// "requests.nvidia.com/gpumem" -> "nvidia.com/gpumem"
-std::string_view resource_of(std::string_view key) {
-  for (const std::string_view prefix : {"requests.", "limits."}) {
-    if (key.starts_with(prefix)) return key.substr(prefix.size());
+int64_t amount(const Amounts& amounts, dialects::Measure::Of of) {
+  switch (of) {
+    case dialects::Measure::Of::kDevices:
+      return amounts.devices;
+    case dialects::Measure::Of::kMemory:
+      return amounts.memory_mib;
+    case dialects::Measure::Of::kCores:
+      return amounts.cores;
+    case dialects::Measure::Of::kPercent:
+      return amounts.memory_percent;
   }
-  return key;
+  return 0;
 }
 
-const int64_t* amount(const DeviceUsage& usage, std::string_view key) {
-  const std::string_view resource = resource_of(key);
-  if (resource == "nvidia.com/gpu") return &usage.devices;
-  if (resource == "nvidia.com/gpumem") return &usage.memory_mib;
-  if (resource == "nvidia.com/gpucores") return &usage.cores;
-  if (resource == "nvidia.com/gpumem-percentage") return &usage.memory_percent;
+int64_t measured(const DeviceUsage& usage, const dialects::Measure& measure) {
+  const auto it = usage.kinds.find(measure.kind);
+  return it == usage.kinds.end() ? 0 : dialects::measured(measure, amount(it->second, measure.of));
+}
+
+// "node-1/nvidia" -> "nvidia"
+std::string vendor_of_pool(const std::string& pool) {
+  const size_t slash = pool.rfind('/');
+  return slash == std::string::npos ? std::string() : pool.substr(slash + 1);
+}
+
+// "req/sub" is an alternative of a request.
+const model::DeviceSubRequest* find_request(const model::ClaimSpec& spec, const std::string& name) {
+  const size_t slash = name.find('/');
+  for (const model::DeviceRequest& request : spec.requests) {
+    if (request.name != name.substr(0, slash)) continue;
+    if (slash == std::string::npos) return request.exactly ? &*request.exactly : nullptr;
+    for (const model::DeviceSubRequest& alternative : request.first_available) {
+      if (alternative.name == name.substr(slash + 1)) return &alternative;
+    }
+  }
   return nullptr;
+}
+
+void add(Amounts& sum, const Amounts& more) {
+  sum.devices += more.devices;
+  sum.memory_mib += more.memory_mib;
+  sum.cores += more.cores;
+  sum.memory_percent += more.memory_percent;
 }
 
 int64_t capacity_of(const std::map<std::string, Quantity>& capacity, const char* name) {
@@ -100,30 +128,35 @@ PodScope scope_of(const model::Pod& pod) {
 }
 
 DeviceUsage& DeviceUsage::operator+=(const DeviceUsage& other) {
-  devices += other.devices;
-  memory_mib += other.memory_mib;
-  cores += other.cores;
-  memory_percent += other.memory_percent;
+  for (const auto& [kind, more] : other.kinds) {
+    Amounts& sum = kinds[kind];
+    add(sum, more);
+    if (sum == Amounts{}) kinds.erase(kind);
+  }
   return *this;
 }
 
 DeviceUsage& DeviceUsage::operator-=(const DeviceUsage& other) {
-  devices -= other.devices;
-  memory_mib -= other.memory_mib;
-  cores -= other.cores;
-  memory_percent -= other.memory_percent;
-  return *this;
+  DeviceUsage negative;
+  for (const auto& [kind, less] : other.kinds)
+    negative.kinds[kind] = {-less.devices, -less.memory_mib, -less.cores, -less.memory_percent};
+  return *this += negative;
 }
 
-DeviceUsage usage_of(const model::Allocation& allocation, std::string_view driver) {
+DeviceUsage usage_of(const model::ClaimSpec& spec, const model::Allocation& allocation, std::string_view driver) {
   DeviceUsage out;
   for (const model::DeviceResult& result : allocation.results) {
     if (result.driver != driver || result.admin_access) continue;
-    out +=
-        {1, capacity_of(result.consumed_capacity, "memory") >> 20, capacity_of(result.consumed_capacity, "cores"), 0};
+    const model::DeviceSubRequest* request = find_request(spec, result.request);
+    std::string kind = request == nullptr ? std::string() : dialects::device_kind(*request);
+    // A request for any device of ours is of the kind that it got.
+    if (kind.empty()) kind = vendor_of_pool(result.pool);
+    Amounts one{1, capacity_of(result.consumed_capacity, "memory") >> 20,
+                capacity_of(result.consumed_capacity, "cores"), 0};
     for (const model::AllocatedConfig& entry : allocation.config) {
-      if (!entry.from_class) out.memory_percent += asked_percent(entry.config, driver, result.request);
+      if (!entry.from_class) one.memory_percent += asked_percent(entry.config, driver, result.request);
     }
+    add(out.kinds[kind], one);
   }
   return out;
 }
@@ -140,7 +173,7 @@ DeviceUsage least_usage(const model::ClaimSpec& spec) {
     const int64_t memory = capacity_of(capacity, "memory") >> 20;
     // Not named, the device's default holds: all of them.
     const int64_t cores = capacity.contains("cores") ? capacity_of(capacity, "cores") : 100;
-    out += {count, count * memory, count * cores, count * percent};
+    add(out.kinds[dialects::device_kind(*request.exactly)], {count, count * memory, count * cores, count * percent});
   }
   return out;
 }
@@ -163,7 +196,7 @@ Result<Quota> parse_quota(std::string_view json) {
   const Json hard = spec.value("hard", Json::object());
   if (!hard.is_object()) return fail(Code::kInvalidArgument, "must be an object", "spec.hard");
   for (const auto& [key, value] : hard.items()) {
-    if (amount(DeviceUsage{}, key) == nullptr) continue;
+    if (key.find('/') == std::string::npos) continue;
     const Result<Quantity> quantity = Quantity::parse(value.is_string() ? value.get<std::string>() : value.dump());
     if (!quantity) return fail(Code::kInvalidArgument, quantity.error().message, "spec.hard[" + key + "]");
     quota.hard.emplace(key, quantity->value().value_or(INT64_MAX));
@@ -173,9 +206,13 @@ Result<Quota> parse_quota(std::string_view json) {
 
 void QuotaTable::upsert(Quota quota) {
   ++version_;
-  auto& quotas = by_namespace_[quota.name_space];
-  const std::string name = quota.name;
-  quotas.insert_or_assign(name, std::move(quota));
+  Entry entry{std::move(quota), {}};
+  for (const auto& [key, hard] : entry.quota.hard) {
+    if (const auto measure = dialects::measure_of(*rules_, key); measure) entry.measures.emplace(key, *measure);
+  }
+  auto& quotas = by_namespace_[entry.quota.name_space];
+  const std::string name = entry.quota.name;
+  quotas.insert_or_assign(name, std::move(entry));
 }
 
 void QuotaTable::remove(const std::string& key) {
@@ -191,12 +228,13 @@ std::optional<engine::Reason> QuotaTable::exceeded(const std::string& name_space
                                                    const DeviceUsage& ask) const {
   const auto it = by_namespace_.find(name_space);
   if (it == by_namespace_.end()) return std::nullopt;
-  for (const auto& [name, quota] : it->second) {
-    if (quota.hard.empty() || !quota.covers(pod)) continue;
-    const DeviceUsage in_use = used(quota);
-    for (const auto& [key, hard] : quota.hard) {
-      const int64_t more = *amount(ask, key);
-      const int64_t now = *amount(in_use, key);
+  for (const auto& [name, entry] : it->second) {
+    if (entry.measures.empty() || !entry.quota.covers(pod)) continue;
+    const DeviceUsage in_use = used(entry.quota);
+    for (const auto& [key, measure] : entry.measures) {
+      const int64_t hard = entry.quota.hard.at(key);
+      const int64_t more = measured(ask, measure);
+      const int64_t now = measured(in_use, measure);
       if (more == 0 || more <= hard - now) continue;
       return engine::Reason{"Quota",
                             fmt::format("quota {}/{}: {} is {}, {} in use, {} more asked; it fits when {} of it end "
@@ -213,11 +251,12 @@ std::optional<std::string> QuotaTable::forbidden(const std::string& name_space, 
   if (it == by_namespace_.end()) return std::nullopt;
   // How much memory a whole card or a percentage is shows only on the device, but none it never is.
   DeviceUsage needs = ask;
-  needs.memory_mib = std::max(needs.memory_mib, needs.devices);
-  for (const auto& [name, quota] : it->second) {
-    if (!quota.covers(pod)) continue;
-    for (const auto& [key, hard] : quota.hard) {
-      if (hard == 0 && *amount(needs, key) > 0) return fmt::format("quota {}/{} allows no {}", name_space, name, key);
+  for (auto& [kind, amounts] : needs.kinds) amounts.memory_mib = std::max(amounts.memory_mib, amounts.devices);
+  for (const auto& [name, entry] : it->second) {
+    if (!entry.quota.covers(pod)) continue;
+    for (const auto& [key, measure] : entry.measures) {
+      if (entry.quota.hard.at(key) == 0 && measured(needs, measure) > 0)
+        return fmt::format("quota {}/{} allows no {}", name_space, name, key);
     }
   }
   return std::nullopt;

@@ -6,31 +6,41 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "catalog/requests.h"
+#include "dialects/quota_measure.h"
 #include "engine/engine.h"
 #include "model/claim.h"
 #include "model/pod.h"
 
 namespace heddle::controller {
 
-// What claims hold or ask for. Units: devices; MiB, percent of compute and asked percent of memory over all of them.
-struct DeviceUsage {
+// Units: devices; MiB, percent of compute and asked percent of memory over all of them.
+struct Amounts {
   int64_t devices = 0;
   int64_t memory_mib = 0;
   int64_t cores = 0;
   int64_t memory_percent = 0;  // of shares asked for in percent only
+  friend bool operator==(const Amounts&, const Amounts&) = default;
+};
+
+// What claims hold or ask for, by kind of device (dialects::device_kind); kinds with nothing are left out.
+struct DeviceUsage {
+  std::map<std::string, Amounts> kinds;
 
   DeviceUsage& operator+=(const DeviceUsage& other);
   DeviceUsage& operator-=(const DeviceUsage& other);
   friend bool operator==(const DeviceUsage&, const DeviceUsage&) = default;
 };
 
-DeviceUsage usage_of(const model::Allocation& allocation, std::string_view driver);
+// spec: of the claim, for the kinds of its requests.
+DeviceUsage usage_of(const model::ClaimSpec& spec, const model::Allocation& allocation, std::string_view driver);
 // What is known before devices are chosen: a whole card and a percentage count no memory yet.
 DeviceUsage least_usage(const model::ClaimSpec& spec);
 
@@ -51,7 +61,7 @@ struct QuotaTerm {
 struct Quota {
   std::string name_space;
   std::string name;
-  std::map<std::string, int64_t> hard;  // only keys of translated resources, "requests.nvidia.com/gpu"
+  std::map<std::string, int64_t> hard;  // of extended resources, "requests.nvidia.com/gpu"; others count nothing here
   std::vector<QuotaTerm> terms;         // all must hold; empty: every pod
   [[nodiscard]] bool covers(const PodScope& pod) const;
 };
@@ -59,9 +69,10 @@ struct Quota {
 // The keys of a quota with a scope that is not known here are left out. Errors: kInvalidArgument.
 Result<Quota> parse_quota(std::string_view json);
 
-// Not thread-safe; copy it for readers on other threads.
+// Counts the keys that translations take away from pods. Not thread-safe; copy it for readers on other threads.
 class QuotaTable {
  public:
+  explicit QuotaTable(std::shared_ptr<const catalog::Requests> rules) : rules_(std::move(rules)) {}
   void upsert(Quota quota);
   void remove(const std::string& key);
   // Why `ask` more than what the pods that a quota covers use now goes beyond that quota.
@@ -75,7 +86,12 @@ class QuotaTable {
   [[nodiscard]] uint64_t version() const { return version_; }
 
  private:
-  std::map<std::string, std::map<std::string, Quota>> by_namespace_;
+  struct Entry {
+    Quota quota;
+    std::map<std::string, dialects::Measure> measures;  // by key of quota.hard
+  };
+  std::shared_ptr<const catalog::Requests> rules_;
+  std::map<std::string, std::map<std::string, Entry>> by_namespace_;
   uint64_t version_ = 0;
 };
 

@@ -59,6 +59,7 @@ struct Write {
 };
 
 struct ReconcilerOptions {
+  std::shared_ptr<const catalog::Requests> rules;  // must be set
   std::string driver = "accelerator.heddle.dev";
   std::string component = "heddle-controller";
   uint64_t seed = 1;

@@ -140,7 +140,7 @@ struct Reconciler::Impl {
   const Logger& log;
   SeededRandom random;
   Ledger ledger;
-  QuotaTable quotas;
+  QuotaTable quotas{options.rules};
   bool leading = false;
 
   std::map<std::string, PodRecord> pods;                         // those that have to do with claims

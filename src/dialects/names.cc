@@ -74,6 +74,12 @@ std::string claim_object_name(std::string_view pod, std::string_view container, 
   return base.empty() ? tail : base + "-" + tail;
 }
 
+std::string claim_template_name(std::string_view workload, std::string_view container) {
+  const std::string tail = fit(container, 30);
+  const std::string base = workload.empty() ? std::string() : fit(workload, kLabelLimit - tail.size() - 1);
+  return base.empty() ? tail : base + "-" + tail;
+}
+
 bool is_dns_label(std::string_view text) {
   if (text.empty() || text.size() > kLabelLimit) return false;
   if (!is_lower_alnum(text.front()) || !is_lower_alnum(text.back())) return false;

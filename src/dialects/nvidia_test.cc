@@ -1,220 +1,268 @@
-#include "dialects/nvidia.h"
-
+// NVIDIA devices in every dialect: HAMi, the device plugin, Volcano; annotations; section 2.1, 3, 5.1 and 6 of the
+// facts.
 #include <gtest/gtest.h>
 
-#include "codec/codec.h"
-#include "dialects/translate.h"
+#include "dialects/testing.h"
 
-namespace heddle::dialects {
+namespace heddle::dialects::testing {
 namespace {
 
-using Texts = std::map<std::string, std::string>;
-
-// Short keys: "gpu" for nvidia.com/gpu.
-Texts keys(const Texts& texts) {
-  Texts out;
-  for (const auto& [key, value] : texts) out.emplace("nvidia.com/" + key, value);
-  return out;
+class Nvidia : public ::testing::TestWithParam<Row> {};
+TEST_P(Nvidia, Says) {
+  EXPECT_EQ(check(GetParam()), "");
+}
+std::string name_of(const ::testing::TestParamInfo<Row>& entry) {
+  return entry.param.name;
 }
 
-struct Accepted {
-  const char* name;
-  Texts limits;
-  int64_t count;  // 0: no claim
-  int64_t memory_mib = 0;
-  int64_t cores = -1;  // -1: not named
-  int64_t percent = 0;
-};
-
-class NvidiaAccepts : public testing::TestWithParam<Accepted> {};
-
-TEST_P(NvidiaAccepts, Exactly) {
-  const Accepted& c = GetParam();
-  std::vector<Refusal> refusals;
-  const NvidiaAsk ask = read_nvidia({"spec.containers[0].resources", keys(c.limits), {}}, refusals);
-  ASSERT_TRUE(refusals.empty()) << refusals[0].message;
-  ASSERT_EQ(ask.spec.has_value(), c.count > 0);
-  if (!ask.spec) return;
-  ASSERT_EQ(ask.spec->requests.size(), 1U);
-  const model::DeviceSubRequest& exactly = *ask.spec->requests[0].exactly;
-  EXPECT_EQ(exactly.device_class, "heddle-nvidia");
-  EXPECT_EQ(exactly.count, c.count);
-  const auto value = [&](const char* capacity) {
-    const auto it = exactly.capacity.find(capacity);
-    return it == exactly.capacity.end() ? int64_t{-1} : it->second.value().value();
-  };
-  EXPECT_EQ(value("memory"), c.memory_mib == 0 ? -1 : c.memory_mib << 20);
-  EXPECT_EQ(value("cores"), c.cores);
-  ASSERT_EQ(ask.spec->config.size(), c.percent > 0 ? 1U : 0U);
-  if (c.percent > 0) {
-    EXPECT_EQ(ask.spec->config[0].driver, "accelerator.heddle.dev");
-    EXPECT_EQ(ask.spec->config[0].parameters_json,
-              R"({"apiVersion":"heddle.dev/v1alpha1","kind":"ShareConfig","memoryPercent":)" +
-                  std::to_string(c.percent) + "}");
-  }
-  const bool slice = c.memory_mib > 0 || c.cores >= 0;
-  ASSERT_EQ(ask.spec->constraints.size(), c.count > 1 && slice ? 1U : 0U);
-  if (!ask.spec->constraints.empty()) {
-    EXPECT_EQ(ask.spec->constraints[0].distinct_attribute, "accelerator.heddle.dev/uuid");
-  }
-  EXPECT_EQ(ask.remove.size(), c.limits.size());
-}
+const std::string kN = "nvidia.com/";
+constexpr const char* kGpu = "nvidia.com/gpu";
+constexpr const char* kMem = "nvidia.com/gpumem";
+constexpr const char* kPct = "nvidia.com/gpumem-percentage";
+constexpr const char* kCores = "nvidia.com/gpucores";
+constexpr const char* kPriority = "nvidia.com/priority";
 
 INSTANTIATE_TEST_SUITE_P(
-    Table, NvidiaAccepts,
-    testing::Values(Accepted{"one_card", {{"gpu", "1"}}, 1}, Accepted{"several_cards", {{"gpu", "3"}}, 3},
-                    Accepted{"milli_is_notation", {{"gpu", "1000m"}}, 1},
-                    Accepted{"share", {{"gpu", "1"}, {"gpumem", "3000"}, {"gpucores", "30"}}, 1, 3000, 30},
-                    Accepted{"share_without_count", {{"gpumem", "3000"}}, 1, 3000, 0},
-                    Accepted{"memory_without_cores_names_zero", {{"gpu", "1"}, {"gpumem", "3000"}}, 1, 3000, 0},
-                    Accepted{"decimal_suffix_multiplies_the_number", {{"gpumem", "7k"}}, 1, 7000, 0},
-                    Accepted{"exponent", {{"gpumem", "3e3"}}, 1, 3000, 0},
-                    Accepted{"memory_zero_is_unset", {{"gpu", "1"}, {"gpumem", "0"}}, 1},
-                    Accepted{"cores_alone", {{"gpucores", "25"}}, 1, 0, 25},
-                    Accepted{"all_cores_alone_is_a_card", {{"gpu", "1"}, {"gpucores", "100"}}, 1},
-                    Accepted{"all_cores_with_memory", {{"gpumem", "500"}, {"gpucores", "100"}}, 1, 500, 100},
-                    Accepted{"percent", {{"gpumem-percentage", "50"}}, 1, 0, 0, 50},
-                    Accepted{"percent_with_cores", {{"gpumem-percentage", "1"}, {"gpucores", "10"}}, 1, 0, 10, 1},
-                    Accepted{"hundred_percent_is_a_card", {{"gpu", "2"}, {"gpumem-percentage", "100"}}, 2},
-                    Accepted{
-                        "hundred_percent_with_cores", {{"gpumem-percentage", "100"}, {"gpucores", "40"}}, 1, 0, 40},
-                    Accepted{"several_shares", {{"gpu", "2"}, {"gpumem", "1000"}}, 2, 1000, 0},
-                    Accepted{"largest_memory", {{"gpumem", "2147483647"}}, 1, 2147483647, 0}),
-    [](const auto& entry) { return std::string(entry.param.name); });
-
-TEST(Nvidia, CountZeroIsNoClaimAndStays) {
-  for (const Texts& limits : {Texts{{"gpu", "0"}}, Texts{{"gpu", "0"}, {"gpumem", "0"}, {"gpumem-percentage", "0"}},
-                              Texts{{"gpumem", "0"}}, Texts{{"gpucores", "0"}}}) {
-    std::vector<Refusal> refusals;
-    const NvidiaAsk ask = read_nvidia({"p", keys(limits), {}}, refusals);
-    EXPECT_TRUE(refusals.empty());
-    EXPECT_FALSE(ask.spec.has_value());
-    EXPECT_TRUE(ask.remove.empty());
-  }
-}
-
-TEST(Nvidia, OnlyNamesThatAskForACardAreOurs) {
-  for (const char* ours : {"gpu", "gpumem", "gpumemory", "gpu.shared", "GPU", "gpuMem", "mig-1g.5gb", "priority"}) {
-    EXPECT_TRUE(is_nvidia_resource(std::string("nvidia.com/") + ours)) << ours;
-  }
-  for (const char* foreign : {"nvidia.com/hostdev", "nvidia.com/rdma_shared", "nvidia.com/pgpu",
-                              "nvidia.com/GRID_T4-1Q", "nvidia.com/", "amd.com/gpu", "gpu", "x.nvidia.com/gpu"}) {
-    EXPECT_FALSE(is_nvidia_resource(foreign)) << foreign;
-  }
-}
-
-TEST(Nvidia, AClaimTellsItsAmounts) {
-  for (const NvidiaAmounts& amounts :
-       {NvidiaAmounts{1, 0, 0, 0}, NvidiaAmounts{32, 0, 0, 0}, NvidiaAmounts{1, 3000, 0, 30},
-        NvidiaAmounts{2, 1000, 0, 0}, NvidiaAmounts{1, 500, 0, 100}, NvidiaAmounts{3, 0, 50, 10},
-        NvidiaAmounts{1, 0, 0, 25}}) {
-    const auto back = nvidia_amounts(nvidia_spec(amounts));
-    ASSERT_TRUE(back.has_value()) << amounts.memory_mib;
-    EXPECT_EQ(*back, amounts);
-  }
-  model::ClaimSpec changed = nvidia_spec({2, 1000, 0, 0});
-  changed.constraints.clear();
-  EXPECT_FALSE(nvidia_amounts(changed).has_value());
-}
-
-TEST(Nvidia, PriorityIsAHintAndNoDevice) {
-  std::vector<Refusal> refusals;
-  NvidiaAsk ask = read_nvidia({"p", keys({{"priority", "1"}}), {}}, refusals);
-  EXPECT_TRUE(refusals.empty());
-  EXPECT_FALSE(ask.spec.has_value());
-  EXPECT_EQ(ask.remove, std::vector<std::string>{"nvidia.com/priority"});
-  ask = read_nvidia({"p", keys({{"gpu", "1"}, {"priority", "0"}}), {}}, refusals);
-  EXPECT_TRUE(refusals.empty());
-  ASSERT_TRUE(ask.spec.has_value());
-  EXPECT_EQ(ask.remove.size(), 2U);
-  EXPECT_EQ(ask.warnings.size(), 1U);
-}
-
-TEST(Nvidia, RequestsAloneCountAndEqualOnesAreOneGrant) {
-  std::vector<Refusal> refusals;
-  NvidiaAsk ask = read_nvidia({"p", {}, keys({{"gpu", "2"}})}, refusals);
-  ASSERT_TRUE(ask.spec.has_value());
-  EXPECT_EQ(ask.spec->requests[0].exactly->count, 2);
-  ask = read_nvidia({"p", keys({{"gpumem", "7k"}}), keys({{"gpumem", "7000"}})}, refusals);
-  EXPECT_TRUE(refusals.empty());
-  EXPECT_EQ(ask.remove.size(), 1U);
-}
-
-struct Refused {
-  const char* name;
-  Texts limits;
-  const char* key;      // that the field names
-  const char* message;  // a part of it
-  Texts requests = {};
-};
-
-class NvidiaRefuses : public testing::TestWithParam<Refused> {};
-
-TEST_P(NvidiaRefuses, WithFieldAndFix) {
-  const Refused& c = GetParam();
-  std::vector<Refusal> refusals;
-  const NvidiaAsk ask = read_nvidia({"spec.containers[1].resources", keys(c.limits), keys(c.requests)}, refusals);
-  EXPECT_FALSE(ask.spec.has_value());
-  ASSERT_EQ(refusals.size(), 1U);
-  const std::string list = c.limits.contains(c.key) ? "limits" : "requests";
-  EXPECT_EQ(refusals[0].field, "spec.containers[1].resources." + list + "[nvidia.com/" + c.key + "]");
-  EXPECT_NE(refusals[0].message.find(c.message), std::string::npos) << refusals[0].message;
-}
+    Grants, Nvidia,
+    ::testing::ValuesIn(std::vector<Row>{
+        Row{"one", {{kGpu, "1"}}, "nvidia whole 1"},
+        Row{"several", {{kGpu, "3"}}, "nvidia whole 3"},
+        Row{"most", {{kGpu, "32"}}, "nvidia whole 32"},
+        Row{"milli_is_notation", {{kGpu, "1000m"}}, "nvidia whole 1"},
+        Row{"exponent_count", {{kGpu, "1e1"}}, "nvidia whole 10"},
+        Row{"share", {{kGpu, "1"}, {kMem, "3000"}, {kCores, "30"}}, "nvidia share 1 3000Mi cores=30"},
+        Row{"memory_alone", {{kMem, "3000"}}, "nvidia share 1 3000Mi cores=0"},
+        Row{"k_multiplies_the_number", {{kMem, "7k"}}, "nvidia share 1 7000Mi cores=0"},
+        Row{"exponent", {{kMem, "1e3"}}, "nvidia share 1 1000Mi cores=0"},
+        Row{"memory_zero_is_unset", {{kGpu, "1"}, {kMem, "0"}}, "nvidia whole 1"},
+        Row{"cores_alone", {{kCores, "25"}}, "nvidia share 1 cores=25"},
+        Row{"cores_one", {{kCores, "1"}}, "nvidia share 1 cores=1"},
+        Row{"cores_99", {{kGpu, "1"}, {kCores, "99"}}, "nvidia share 1 cores=99"},
+        Row{"all_cores_is_a_card", {{kGpu, "1"}, {kCores, "100"}}, "nvidia whole 1"},
+        Row{"no_cores_is_a_card", {{kGpu, "1"}, {kCores, "0"}}, "nvidia whole 1"},
+        Row{"all_cores_with_memory", {{kMem, "500"}, {kCores, "100"}}, "nvidia share 1 500Mi cores=100"},
+        Row{"percent", {{kPct, "50"}}, "nvidia share 1 50% cores=0"},
+        Row{"percent_one", {{kPct, "1"}, {kCores, "10"}}, "nvidia share 1 1% cores=10"},
+        Row{"percent_99", {{kGpu, "2"}, {kPct, "99"}}, "nvidia share 2 99% cores=0"},
+        Row{"percent_100", {{kGpu, "2"}, {kPct, "100"}}, "nvidia whole 2"},
+        Row{"percent_100_with_cores", {{kPct, "100"}, {kCores, "40"}}, "nvidia share 1 cores=40"},
+        Row{"several_shares", {{kGpu, "2"}, {kMem, "1000"}}, "nvidia share 2 1000Mi cores=0"},
+        Row{"largest", {{kMem, "2147483647"}}, "nvidia share 1 2147483647Mi cores=0"},
+        Row{"count_zero", {{kGpu, "0"}}, "nothing"},
+        Row{"all_zero", {{kGpu, "0"}, {kMem, "0"}, {kPct, "0"}, {kCores, "0"}}, "nothing"},
+        Row{"memory_zero_alone", {{kMem, "0"}}, "nothing"},
+        Row{"cores_zero_alone", {{kCores, "0"}}, "nothing"},
+        Row{"priority_alone", {{kPriority, "1"}}, "nothing"},
+        Row{"priority_high", {{kGpu, "1"}, {kPriority, "0"}}, "nvidia whole 1"},
+        Row{"requests_count_too", {}, "nvidia whole 2", {}, {{kGpu, "2"}}},
+        Row{"equal_is_one_grant", {{kMem, "7k"}}, "nvidia share 1 7000Mi cores=0", {}, {{kMem, "7000"}}},
+        Row{"mig", {{kN + "mig-1g.5gb", "2"}}, "nvidia partition 2 [profile==1g.5gb]"},
+        Row{"mig_me", {{kN + "mig-1g.5gb.me", "1"}}, "nvidia partition 1 [profile==1g.5gb+me]"},
+        Row{"mig_zero", {{kN + "mig-1g.5gb", "0"}}, "nothing"},
+        Row{"mig_and_card",
+            {{kGpu, "1"}, {kN + "mig-3g.20gb", "1"}},
+            "nvidia partition 1 [profile==3g.20gb] + nvidia whole 1"},
+        Row{"class", {{"deviceclass.resource.kubernetes.io/heddle-nvidia", "2"}}, "nvidia whole 2"},
+        Row{"any_class", {{"deviceclass.resource.kubernetes.io/heddle", "1"}}, " whole 1"},
+        Row{"foreign_class", {{"deviceclass.resource.kubernetes.io/gpu.example.com", "1"}}, "nothing"}}),
+    name_of);
 
 INSTANTIATE_TEST_SUITE_P(
-    Table, NvidiaRefuses,
-    testing::Values(
-        Refused{"bytes", {{"gpumem", "16Gi"}}, "gpumem", "the unit is MiB; write 16384"},
-        Refused{"bytes_up", {{"gpumem", "1025Ki"}}, "gpumem", "write 2"},
-        Refused{"few_bytes", {{"gpumem", "16Ki"}}, "gpumem", "the unit is MiB"},
-        Refused{"decimal_bytes", {{"gpumem", "16G"}}, "gpumem", "write 15258"},
-        Refused{"count_in_bytes", {{"gpu", "1Ki"}}, "gpu", "plain whole number"},
-        Refused{"percent_zero", {{"gpumem-percentage", "0"}, {"gpu", "1"}}, "gpumem-percentage", "1 to 100"},
-        Refused{"percent_zero_alone", {{"gpumem-percentage", "0"}}, "gpumem-percentage", "1 to 100"},
-        Refused{"percent_101", {{"gpumem-percentage", "101"}}, "gpumem-percentage", "1 to 100"},
-        Refused{"percent_negative", {{"gpumem-percentage", "-1"}}, "gpumem-percentage", "negative"},
-        Refused{"percent_fraction", {{"gpumem-percentage", "12.5"}}, "gpumem-percentage", "fraction"},
-        Refused{"cores_150", {{"gpu", "1"}, {"gpucores", "150"}}, "gpucores", "0 to 100"},
-        Refused{"cores_negative", {{"gpucores", "-5"}}, "gpucores", "negative"},
-        Refused{"both_memories", {{"gpumem", "10"}, {"gpumem-percentage", "10"}}, "gpumem-percentage", "only one"},
-        Refused{"fraction", {{"gpu", "1.25"}}, "gpu", "fraction"},
-        Refused{"milli", {{"gpu", "100m"}}, "gpu", "fraction"}, Refused{"negative", {{"gpu", "-1"}}, "gpu", "negative"},
-        Refused{"no_number", {{"gpu", "one"}}, "gpu", "not a number"},
-        Refused{"too_large", {{"gpumem", "2147483648"}}, "gpumem", "above 2147483647"},
-        Refused{"beyond_int64", {{"gpumem", "99999999999999999999"}}, "gpumem", "above 2147483647"},
-        Refused{"product", {{"gpu", "2"}, {"gpumem", "1073741824"}}, "gpumem", "more than"},
-        Refused{"too_many", {{"gpu", "33"}}, "gpu", "at most 32"},
-        Refused{"zero_with_memory", {{"gpu", "0"}, {"gpumem", "100"}}, "gpumem", "at least 1"},
-        Refused{"zero_with_cores", {{"gpu", "0"}, {"gpucores", "10"}}, "gpucores", "at least 1"},
-        Refused{"disagree", {{"gpu", "1"}}, "gpu", "must be equal", {{"gpu", "2"}}},
-        Refused{"misspelled", {{"gpumemory", "1"}}, "gpumemory", "nearest known one is nvidia.com/gpumem"},
-        Refused{"misspelled_percent", {{"gpumem-percent", "1"}}, "gpumem-percent", "nvidia.com/gpumem-percentage"},
-        Refused{"misspelled_in_requests", {}, "gpucore", "nvidia.com/gpucores", {{"gpucore", "1"}}},
-        Refused{"mig", {{"mig-1g.10gb", "1"}}, "mig-1g.10gb", "MIG partitions are not supported yet"},
-        Refused{"shared", {{"gpu.shared", "1"}}, "gpu.shared", "no stated share"},
-        Refused{"mig_shared", {{"mig-1g.5gb.shared", "1"}}, "mig-1g.5gb.shared", "no stated share"},
-        Refused{"priority", {{"gpu", "1"}, {"priority", "2"}}, "priority", "0 (high) or 1 (low)"}),
-    [](const auto& entry) { return std::string(entry.param.name); });
+    Refusals, Nvidia,
+    ::testing::ValuesIn(std::vector<Row>{
+        Row{"bytes", {{kMem, "16Gi"}}, "refused nvidia.com/gpumem: ...the unit is MiB; write 16384 (container main)"},
+        Row{"bytes_up", {{kMem, "1025Ki"}}, "refused nvidia.com/gpumem: ...write 2"},
+        Row{"few_bytes", {{kMem, "16Ki"}}, "refused nvidia.com/gpumem: ...the unit is MiB"},
+        Row{"decimal_bytes", {{kMem, "16G"}}, "refused nvidia.com/gpumem: ...write 15258"},
+        Row{"count_in_bytes", {{kGpu, "1Ki"}}, "refused nvidia.com/gpu: ...plain whole number"},
+        Row{"cores_in_bytes", {{kCores, "1Ki"}}, "refused nvidia.com/gpucores: ...plain whole number"},
+        Row{"percent_zero", {{kPct, "0"}, {kGpu, "1"}}, "refused nvidia.com/gpumem-percentage: ...1 to 100"},
+        Row{"percent_zero_alone", {{kPct, "0"}}, "refused nvidia.com/gpumem-percentage: ...1 to 100"},
+        Row{"percent_101", {{kPct, "101"}}, "refused nvidia.com/gpumem-percentage: ...1 to 100"},
+        Row{"percent_negative", {{kPct, "-1"}}, "refused nvidia.com/gpumem-percentage: ...negative"},
+        Row{"percent_fraction", {{kPct, "12.5"}}, "refused nvidia.com/gpumem-percentage: ...fraction"},
+        Row{"percent_99_1", {{kPct, "99.1"}}, "refused nvidia.com/gpumem-percentage: ...fraction"},
+        Row{"cores_150", {{kGpu, "1"}, {kCores, "150"}}, "refused nvidia.com/gpucores: ...0 to 100"},
+        Row{"cores_101", {{kCores, "101"}}, "refused nvidia.com/gpucores: ...0 to 100"},
+        Row{"cores_negative", {{kCores, "-5"}}, "refused nvidia.com/gpucores: ...negative"},
+        Row{"both_memories", {{kMem, "10"}, {kPct, "10"}}, "refused nvidia.com/gpumem-percentage: ...only one"},
+        Row{"fraction", {{kGpu, "1.25"}}, "refused nvidia.com/gpu: ...fraction"},
+        Row{"half", {{kGpu, "0.5"}}, "refused nvidia.com/gpu: ...fraction"},
+        Row{"milli", {{kGpu, "100m"}}, "refused nvidia.com/gpu: ...fraction"},
+        Row{"negative", {{kGpu, "-1"}}, "refused nvidia.com/gpu: ...negative"},
+        Row{"empty", {{kGpu, ""}}, "refused nvidia.com/gpu: ...not a number"},
+        Row{"word", {{kGpu, "one"}}, "refused nvidia.com/gpu: ...not a number"},
+        Row{"too_large", {{kMem, "2147483648"}}, "refused nvidia.com/gpumem: ...above 2147483647"},
+        Row{"int64_most", {{kMem, "9223372036854775807"}}, "refused nvidia.com/gpumem: ...above 2147483647"},
+        Row{"beyond_int64", {{kMem, "99999999999999999999"}}, "refused nvidia.com/gpumem: ...above 2147483647"},
+        Row{"least_int64", {{kGpu, "-9223372036854775808"}}, "refused nvidia.com/gpu: ...negative"},
+        Row{"product", {{kGpu, "2"}, {kMem, "1073741824"}}, "refused nvidia.com/gpumem: ...more than"},
+        Row{"too_many", {{kGpu, "33"}}, "refused nvidia.com/gpu: ...at most 32"},
+        Row{"zero_with_memory", {{kGpu, "0"}, {kMem, "100"}}, "refused nvidia.com/gpumem: ...at least 1"},
+        Row{"zero_with_cores", {{kGpu, "0"}, {kCores, "10"}}, "refused nvidia.com/gpucores: ...at least 1"},
+        Row{"disagree", {{kGpu, "1"}}, "refused nvidia.com/gpu: ...must be equal", {}, {{kGpu, "2"}}},
+        Row{"misspelled",
+            {{kN + "gpumemory", "1"}},
+            "refused nvidia.com/gpumemory: ...nearest known one is nvidia.com/gpumem"},
+        Row{"misspelled_percent",
+            {{kN + "gpumem-percent", "1"}},
+            "refused nvidia.com/gpumem-percent: ...nvidia.com/gpumem-percentage"},
+        Row{"misspelled_in_requests",
+            {},
+            "refused nvidia.com/gpucore: ...nvidia.com/gpucores",
+            {},
+            {{kN + "gpucore", "1"}}},
+        Row{"shared", {{kN + "gpu.shared", "1"}}, "refused nvidia.com/gpu.shared: ...no stated share"},
+        Row{"mig_shared",
+            {{kN + "mig-1g.5gb.shared", "1"}},
+            "refused nvidia.com/mig-1g.5gb.shared: ...no stated share"},
+        Row{"mig_name", {{kN + "mig-big", "1"}}, "refused nvidia.com/mig-big: ...no MIG partition has this name"},
+        Row{"mig_fraction", {{kN + "mig-1g.5gb", "0.5"}}, "refused nvidia.com/mig-1g.5gb: ...fraction"},
+        Row{"priority", {{kGpu, "1"}, {kPriority, "2"}}, "refused nvidia.com/priority: ...0 (high) or 1 (low)"},
+        Row{"unknown_class",
+            {{"deviceclass.resource.kubernetes.io/heddle-x", "1"}},
+            "refused deviceclass.resource.kubernetes.io/heddle-x: ...no such DeviceClass"},
+        Row{"two_dialects", {{kGpu, "1"}, {"volcano.sh/vgpu-number", "1"}}, "refused ...write only one of"},
+        Row{"sum_of_devices", {{kGpu, "20"}, {kN + "mig-1g.5gb", "20"}}, "refused ...40 devices"}}),
+    name_of);
 
-TEST(Nvidia, AnnotationsThatWouldBeLostAreRefused) {
-  const auto refused = [](const std::string& key, const std::string& value) {
-    std::vector<Refusal> refusals;
-    std::vector<std::string> warnings;
-    check_nvidia_annotations({{key, value}}, refusals, warnings);
-    return !refusals.empty();
-  };
-  EXPECT_TRUE(refused("nvidia.com/gpumem", "3000"));
-  EXPECT_TRUE(refused("nvidia.com/use-gputype", "A100"));
-  EXPECT_TRUE(refused("nvidia.com/nouse-gpuuuid", "GPU-1"));
-  EXPECT_TRUE(refused("nvidia.com/vgpu-mode", "mig"));
-  EXPECT_TRUE(refused("nvidia.com/numa-bind", "true"));
-  EXPECT_TRUE(refused("hami.io/gpu-scheduler-policy", "binpack,mutex"));
-  EXPECT_FALSE(refused("nvidia.com/use-gputype", " , "));
-  EXPECT_FALSE(refused("nvidia.com/vgpu-mode", "hami-core"));
-  EXPECT_FALSE(refused("nvidia.com/numa-bind", "false"));
-  EXPECT_FALSE(refused("hami.io/gpu-scheduler-policy", "binpack"));
-  EXPECT_FALSE(refused("example.com/other", "x"));
+const Texts kOne = {{kGpu, "1"}};
+const Texts kShare = {{kGpu, "2"}, {kMem, "1000"}};
+
+INSTANTIATE_TEST_SUITE_P(
+    Annotations, Nvidia,
+    ::testing::ValuesIn(std::vector<Row>{
+        Row{"use_type", kOne, "nvidia whole 1 [model has a100,v100]", {{"nvidia.com/use-gputype", "A100, V100,"}}},
+        Row{"nouse_type", kOne, "nvidia whole 1 [model has no 1080,2080]", {{"nvidia.com/nouse-gputype", "1080,2080"}}},
+        Row{"full_type",
+            kOne,
+            "nvidia whole 1 [NVIDIA-model has nvidia-nvidia a100]",
+            {{"nvidia.com/use-gputype", "NVIDIA-NVIDIA A100"}}},
+        Row{"use_uuid", kOne, "nvidia whole 1 [uuid in GPU-1,GPU-2]", {{"nvidia.com/use-gpuuuid", "GPU-1, GPU-2"}}},
+        Row{"nouse_uuid", kOne, "nvidia whole 1 [uuid not in GPU-1]", {{"nvidia.com/nouse-gpuuuid", "GPU-1"}}},
+        Row{"all_hold",
+            kOne,
+            "nvidia whole 1 [model has a] [model has no b] [uuid in u] [uuid not in v]",
+            {{"nvidia.com/use-gputype", "A"},
+             {"nvidia.com/nouse-gputype", "b"},
+             {"nvidia.com/use-gpuuuid", "u"},
+             {"nvidia.com/nouse-gpuuuid", "v"}}},
+        Row{"empty_list", kOne, "nvidia whole 1", {{"nvidia.com/use-gputype", " , "}, {"nvidia.com/use-gpuuuid", ""}}},
+        Row{"mig_is_chosen_by_its_card",
+            {{kN + "mig-1g.5gb", "1"}},
+            "nvidia partition 1 [profile==1g.5gb] [parentUUID in GPU-1]",
+            {{"nvidia.com/use-gpuuuid", "GPU-1"}}},
+        Row{"other_vendors_are_not_restricted",
+            {{"hygon.com/dcunum", "1"}},
+            "hygon whole 1",
+            {{"nvidia.com/use-gputype", "A100"}}},
+        Row{"numa", kShare, "nvidia share 2 1000Mi cores=0 one-numa", {{"nvidia.com/numa-bind", "true"}}},
+        Row{"numa_of_one", kOne, "nvidia whole 1", {{"nvidia.com/numa-bind", "true"}}},
+        Row{"numa_false", kShare, "nvidia share 2 1000Mi cores=0", {{"nvidia.com/numa-bind", "false"}}},
+        Row{"numa_word", kShare, "refused @nvidia.com/numa-bind: ...neither", {{"nvidia.com/numa-bind", "yes"}}},
+        Row{"hami_core",
+            kShare,
+            "nvidia share 2 1000Mi cores=0 [isolation==soft]",
+            {{"nvidia.com/vgpu-mode", "hami-core"}}},
+        Row{"mps", kShare, "refused @nvidia.com/vgpu-mode: ...hami-core", {{"nvidia.com/vgpu-mode", "mps"}}},
+        Row{"no_mode", kShare, "refused @nvidia.com/vgpu-mode: ...no mode", {{"nvidia.com/vgpu-mode", "x"}}},
+        Row{"two_modes",
+            kShare,
+            "refused @volcano.sh/vgpu-mode: ...only one",
+            {{"nvidia.com/vgpu-mode", "hami-core"}, {"volcano.sh/vgpu-mode", "mig"}}},
+        Row{"hami_core_is_no_mig",
+            {{kN + "mig-1g.5gb", "1"}},
+            "refused nvidia.com/mig-1g.5gb: ...hard partition",
+            {{"nvidia.com/vgpu-mode", "hami-core"}}},
+        Row{"misplaced", kOne, "refused @nvidia.com/gpumem: ...use resources.limits", {{kMem, "3000"}}},
+        Row{"misplaced_without_resources", {}, "refused @nvidia.com/gpumem: ...use resources.limits", {{kMem, "3000"}}},
+        Row{"policies",
+            kOne,
+            "nvidia whole 1",
+            {{"hami.io/node-scheduler-policy", "spread"},
+             {"hami.io/gpu-scheduler-policy", "binpack,numa"},
+             {"hami.io/device-scoring-weights", "slot=1,core=1,memory=3"}}},
+        Row{"mutex_of_a_share",
+            {{kMem, "1000"}},
+            "nvidia share 1 1000Mi cores=100",
+            {{"hami.io/gpu-scheduler-policy", "binpack,mutex"}}},
+        Row{"mutex_of_a_card", kOne, "nvidia whole 1", {{"hami.io/gpu-scheduler-policy", "mutex"}}},
+        Row{"mutex_of_some_cores",
+            {{kCores, "30"}},
+            "refused nvidia.com/gpucores: ...mutex",
+            {{"hami.io/gpu-scheduler-policy", "mutex"}}},
+        Row{"forged", kOne, "nvidia whole 1", {{"hami.io/vgpu-devices-to-allocate", "GPU-1,NVIDIA,3000,0:;"}}}}),
+    name_of);
+
+constexpr const char* kVNumber = "volcano.sh/vgpu-number";
+constexpr const char* kVMem = "volcano.sh/vgpu-memory";
+
+INSTANTIATE_TEST_SUITE_P(
+    Volcano, Nvidia,
+    ::testing::ValuesIn(std::vector<Row>{
+        Row{"volcano", {{kVNumber, "2"}, {kVMem, "3000"}}, "nvidia share 2 3000Mi cores=0"},
+        Row{"volcano_cores",
+            {{kVNumber, "1"}, {kVMem, "3000"}, {"volcano.sh/vgpu-cores", "50"}},
+            "nvidia share 1 3000Mi cores=50"},
+        Row{"volcano_whole", {{kVNumber, "2"}}, "nvidia whole 2"},
+        Row{"volcano_memory_alone", {{kVMem, "3000"}}, "nvidia share 1 3000Mi cores=0"},
+        Row{"volcano_percent", {{"volcano.sh/vgpu-memory-percentage", "30"}}, "nvidia share 1 30% cores=0"},
+        Row{"volcano_cores_alone", {{"volcano.sh/vgpu-cores", "30"}}, "nvidia share 1 cores=30"},
+        Row{"volcano_zero", {{kVNumber, "0"}}, "nothing"},
+        Row{"volcano_bytes", {{kVMem, "8Gi"}}, "refused volcano.sh/vgpu-memory: ...write 8192"},
+        Row{"volcano_cores_101", {{"volcano.sh/vgpu-cores", "101"}}, "refused volcano.sh/vgpu-cores: ...0 to 100"},
+        Row{"volcano_both",
+            {{kVMem, "1"}, {"volcano.sh/vgpu-memory-percentage", "30"}},
+            "refused volcano.sh/vgpu-memory-percentage: ...only one"},
+        Row{"legacy_memory", {{"volcano.sh/gpu-memory", "1024"}}, "nvidia share 1 1024Mi cores=0"},
+        Row{"legacy_number", {{"volcano.sh/gpu-number", "2"}}, "nvidia whole 2"},
+        Row{"legacy_both",
+            {{"volcano.sh/gpu-memory", "1024"}, {"volcano.sh/gpu-number", "1"}},
+            "refused volcano.sh/gpu-...write only one of"},
+        Row{"legacy_and_new",
+            {{"volcano.sh/gpu-memory", "1024"}, {kVNumber, "1"}},
+            "refused volcano.sh/...write only one of"},
+        Row{"volcano_unknown", {{"volcano.sh/vgpu-mem", "1"}}, "refused volcano.sh/vgpu-mem: ...nearest known one is"},
+        Row{"volcano_uuid",
+            {{kVNumber, "1"}},
+            "nvidia whole 1 [uuid in GPU-1]",
+            {{"volcano.sh/vgpu-use-gpuuuid", "GPU-1"}}},
+        Row{"volcano_no_uuid",
+            {{kVNumber, "1"}},
+            "nvidia whole 1 [uuid not in GPU-1]",
+            {{"volcano.sh/vgpu-nouse-gpuuuid", "GPU-1"}}},
+        Row{"volcano_type", {{kVNumber, "1"}}, "nvidia whole 1 [model has a100]", {{"nvidia.com/use-gputype", "A100"}}},
+        Row{"volcano_mode",
+            {{kVMem, "1000"}},
+            "nvidia share 1 1000Mi cores=0 [isolation==soft]",
+            {{"volcano.sh/vgpu-mode", "hami-core"}}},
+        Row{"volcano_outputs",
+            {{kVNumber, "1"}},
+            "nvidia whole 1",
+            {{"volcano.sh/vgpu-ids-new", "x"},
+             {"volcano.sh/bind-phase", "allocating"},
+             {"volcano.sh/vgpu-node", "n"}}}}),
+    name_of);
+
+TEST(NvidiaMode, MigIsTheSmallestPartitionThatHoldsTheMemory) {
+  const Texts mig = {{"nvidia.com/vgpu-mode", "mig"}};
+  EXPECT_EQ(said({{kMem, "3000"}}), "nvidia share 1 3000Mi cores=0");  // never silently
+  const std::string one = said({{kGpu, "2"}, {kMem, "8000"}}, mig);
+  EXPECT_TRUE(one.starts_with("nvidia partition 2 [model|profile in ")) << one;
+  EXPECT_NE(one.find("nvidia a100-sxm4-40gb|1g.10gb"), std::string::npos) << one;
+  EXPECT_NE(one.find("nvidia h100 pcie|1g.10gb"), std::string::npos) << one;
+  EXPECT_EQ(one.find("+"), std::string::npos) << one;
+  EXPECT_NE(said({{kMem, "3000"}, {kCores, "30"}}, mig).find("refused nvidia.com/gpucores"), std::string::npos);
+  EXPECT_NE(said({{kGpu, "1"}}, mig).find("refused nvidia.com/gpu:"), std::string::npos);
+  EXPECT_NE(said({{kMem, "2000000"}}, mig).find("no MIG partition of a known model"), std::string::npos);
+  EXPECT_NE(said({{kPct, "20"}}, mig).find("refused nvidia.com/gpumem-percentage"), std::string::npos);
+  // Two partitions for one container are of two cards, as HAMi has it.
+  const auto out = translate_pod(rules(), pod_json({{kGpu, "2"}, {kMem, "8000"}}, mig), "0123456789");
+  ASSERT_TRUE(out && out->refusals.empty());
+  ASSERT_EQ(out->requests[0].spec.constraints.size(), 1U);
+  EXPECT_EQ(out->requests[0].spec.constraints[0].distinct_attribute, "accelerator.heddle.dev/parentUUID");
+  EXPECT_TRUE(parse_requests(requests_json(out->requests)));
 }
 
 }  // namespace
-}  // namespace heddle::dialects
+}  // namespace heddle::dialects::testing

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "codec/codec.h"
+#include "dialects/claim_form.h"
 #include "dialects/names.h"
-#include "dialects/nvidia.h"
 #include "dialects/translate.h"
 #include "dialects/wire_names.h"
 
@@ -20,6 +20,24 @@ Result<std::string> read_text(const Json& object, const char* name, const std::s
   if (it == object.end() || !it->is_string())
     return fail(Code::kInvalidArgument, "must be a string", path + "." + name);
   return it->get<std::string>();
+}
+
+// Text for people; short, because it is copied into claims and events.
+Result<std::vector<std::string>> read_roundings(const Json& object, const std::string& path) {
+  constexpr size_t kMost = 8;
+  constexpr size_t kLongest = 512;
+  std::vector<std::string> out;
+  const auto it = object.find("roundings");
+  if (it == object.end()) return out;
+  const bool list = it->is_array() && it->size() <= kMost;
+  for (size_t i = 0; list && i < it->size(); ++i) {
+    const Json& text = (*it)[i];
+    if (!text.is_string() || text.get_ref<const std::string&>().size() > kLongest) break;
+    out.push_back(text.get<std::string>());
+  }
+  if (!list || out.size() != it->size())
+    return fail(Code::kInvalidArgument, "must be a few short texts", path + ".roundings");
+  return out;
 }
 
 Result<ContainerRequest> parse_one(const Json& object, const std::string& path) {
@@ -40,9 +58,9 @@ Result<ContainerRequest> parse_one(const Json& object, const std::string& path) 
     return fail(Code::kInvalidArgument, "must be an object", path + ".spec");
   HEDDLE_TRY(request.spec, codec::parse_claim_spec(spec->dump()));
   // What the annotation says must never be worth more than the resources that a user may write in a container.
-  if (!nvidia_amounts(request.spec)) {
+  if (!read_claim_form(request.spec))
     return fail(Code::kInvalidArgument, "is not the claim of a translated request", path + ".spec");
-  }
+  HEDDLE_TRY(request.roundings, read_roundings(object, path));
   return request;
 }
 
@@ -71,6 +89,7 @@ std::string requests_json(const std::vector<ContainerRequest>& requests) {
   for (const ContainerRequest& request : requests) {
     Json entry{{"container", request.container}, {"claimRef", request.claim_ref}, {"claimName", request.claim_name}};
     if (request.init) entry["init"] = true;
+    if (!request.roundings.empty()) entry["roundings"] = request.roundings;
     entry["spec"] = Json::parse(codec::claim_spec_json(request.spec), nullptr, false);
     out.push_back(std::move(entry));
   }

@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kGood =
     R"([{"container":"main","claimRef":"heddle-main","claimName":"p-main-0123456789","spec":{"devices":{"requests":[{"name":"gpu",)"
-    R"("exactly":{"deviceClassName":"heddle-nvidia","allocationMode":"ExactCount","count":1,"capacity":{"requests":{"memory":"3000Mi","cores":"30"}}}}]}}}])";
+    R"("exactly":{"deviceClassName":"heddle-nvidia","allocationMode":"ExactCount","count":1,"selectors":[{"cel":{"expression":"device.attributes[\"accelerator.heddle.dev\"].?type.orValue(\"card\") == \"card\""}}],"capacity":{"requests":{"memory":"3000Mi","cores":"30"}}}}]}}}])";
 
 TEST(Requests, RoundTrip) {
   const auto requests = parse_requests(kGood);
@@ -39,7 +39,10 @@ TEST(Requests, WhatNoTranslationWritesIsRefused) {
       with("\"count\":1", "\"count\":33"),
       with("\"count\":1", "\"count\":1,\"adminAccess\":true"),
       with("\"count\":1", "\"count\":1,\"tolerations\":[{\"operator\":\"Exists\"}]"),
-      with("\"count\":1", "\"count\":1,\"selectors\":[{\"cel\":{\"expression\":\"true\"}}]"),
+      with("\"selectors\":[{", "\"selectors\":[{\"cel\":{\"expression\":\"true\"}},{"),
+      with("\"claimRef\"", "\"roundings\":[1],\"claimRef\""),
+      with("\"claimRef\"", "\"roundings\":\"x\",\"claimRef\""),
+      with("\"claimRef\"", "\"roundings\":[\"" + std::string(600, 'x') + "\"],\"claimRef\""),
       with("ExactCount", "All"),
       with("\"cores\":\"30\"", "\"cores\":\"101\""),
       with("\"cores\":\"30\"", "\"other\":\"1\""),
@@ -48,7 +51,7 @@ TEST(Requests, WhatNoTranslationWritesIsRefused) {
       with("3000Mi", "3145728001"),  // no whole MiB
       with("3000Mi", "2147483648Mi"),
       with("\"count\":1", "\"count\":2"),  // two shares, perhaps of one card
-      with("\"name\":\"gpu\"", "\"name\":\"card\""),
+      with("\"name\":\"gpu\"", "\"name\":\"Card\""),
       with("\"devices\":{",
            "\"devices\":{\"config\":[{\"requests\":[\"gpu\"],\"opaque\":{\"driver\":"
            "\"accelerator.heddle.dev\",\"parameters\":{\"apiVersion\":\"heddle.dev/v1alpha1\",\"kind\":"

@@ -6,8 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "catalog/requests.h"
+#include "dialects/annotations.h"
+#include "dialects/container.h"
+#include "dialects/kai.h"
 #include "dialects/names.h"
-#include "dialects/nvidia.h"
 #include "dialects/wire_names.h"
 
 namespace heddle::dialects {
@@ -59,29 +62,56 @@ Result<void> collect(Json& spec, const char* list, std::vector<Place>& out) {
   return {};
 }
 
-NvidiaResources nvidia_resources(const Place& place) {
-  NvidiaResources out;
+Resources our_resources(const catalog::Requests& rules, const Place& place) {
+  Resources out;
   out.path = place.path + ".resources";
+  out.container = place.name;
   Json* resources = member(*place.container, "resources");
   if (resources == nullptr) return out;
   for (auto& [key, value] : texts_of(member(*resources, "limits"))) {
-    if (is_nvidia_resource(key)) out.limits.emplace(key, value);
+    if (asks_for_device(rules, key)) out.limits.emplace(key, value);
   }
   for (auto& [key, value] : texts_of(member(*resources, "requests"))) {
-    if (is_nvidia_resource(key)) out.requests.emplace(key, value);
+    if (asks_for_device(rules, key)) out.requests.emplace(key, value);
+  }
+  return out;
+}
+
+// Asks that came in this pass take the place of earlier ones for the same vendor; the rest of the claim stays.
+ClaimForm merged(const ClaimForm& earlier, const ClaimForm& now) {
+  ClaimForm out;
+  out.one_numa_node = earlier.one_numa_node || now.one_numa_node;
+  for (const Ask& ask : earlier.asks) {
+    const bool again =
+        std::any_of(now.asks.begin(), now.asks.end(), [&](const Ask& other) { return other.vendor == ask.vendor; });
+    if (!again) out.asks.push_back(ask);
+  }
+  for (Ask ask : now.asks) {
+    const auto taken = [&](const std::string& name) {
+      return std::any_of(out.asks.begin(), out.asks.end(), [&](const Ask& other) { return other.name == name; });
+    };
+    const std::string base = ask.name;
+    for (int i = 2; taken(ask.name); ++i) ask.name = fmt::format("{}-{}", base, i);
+    out.asks.push_back(std::move(ask));
   }
   return out;
 }
 
 class Translator {
  public:
-  Translator(Json pod, std::string_view request_uid) : original_(std::move(pod)), pod_(original_), uid_(request_uid) {}
+  Translator(const catalog::Requests& rules, Json pod, std::string_view request_uid, const TranslateOptions& options)
+      : rules_(rules), original_(std::move(pod)), pod_(original_), uid_(request_uid), options_(options) {}
 
   Result<Translation> run();
 
  private:
   void read_earlier_pass();
-  void translate(const Place& place, const NvidiaAsk& ask);
+  Result<void> check_shape();
+  [[nodiscard]] bool leave_alone(bool any_resource);
+  void translate_containers();
+  void translate_kai(const Wishes& wishes, std::vector<ContainerAsk>& asks);
+  void translate(const Place& place, const ContainerAsk& ask);
+  [[nodiscard]] ClaimForm form_of(const Place& place, const ContainerAsk& ask) const;
   const ContainerRequest* claim_to_share(const Place& place, const model::ClaimSpec& spec) const;
   std::string fresh_ref(const std::string& container) const;
   void strip(const Place& place, const std::vector<std::string>& keys);
@@ -91,10 +121,13 @@ class Translator {
   Json& metadata() { return pod_["metadata"]; }
   Json& spec() { return pod_["spec"]; }
 
+  const catalog::Requests& rules_;
   Json original_;
   Json pod_;
   std::string uid_;
+  TranslateOptions options_;
   Translation out_;
+  std::map<std::string, std::string> annotations_;
   std::vector<Place> places_;
   std::vector<ContainerRequest> requests_;  // of an earlier pass first, then the new ones
 };
@@ -183,28 +216,41 @@ void Translator::attach(const Place& place, const ContainerRequest& request) {
   if (std::find(used.begin(), used.end(), use) == used.end()) used.push_back(use);
 }
 
-void Translator::translate(const Place& place, const NvidiaAsk& ask) {
+// With what an earlier pass left in the container's claim.
+ClaimForm Translator::form_of(const Place& place, const ContainerAsk& ask) const {
+  for (const ContainerRequest& request : requests_) {
+    if (request.container != place.name) continue;
+    const Result<ClaimForm> earlier = read_claim_form(request.spec);
+    return earlier ? merged(*earlier, ask.form) : ask.form;
+  }
+  return ask.form;
+}
+
+void Translator::translate(const Place& place, const ContainerAsk& ask) {
   strip(place, ask.remove);
   for (const std::string& warning : ask.warnings)
     out_.warnings.push_back(fmt::format("container {}: {}", place.name, warning));
-  if (!ask.spec) return;
-  out_.explanations.push_back(fmt::format("container {}: {}", place.name, ask.explanation));
+  if (ask.form.asks.empty()) return;
+  for (const std::string& line : ask.explanations)
+    out_.explanations.push_back(fmt::format("container {}: {}", place.name, line));
+  const model::ClaimSpec spec = claim_spec(form_of(place, ask));
   const auto earlier = std::find_if(requests_.begin(), requests_.end(),
                                     [&](const ContainerRequest& request) { return request.container == place.name; });
   if (earlier != requests_.end()) {
     // Another webhook wrote the resources again: the last word is what the container says, the names stay.
     for (ContainerRequest& request : requests_) {
-      if (request.claim_name == earlier->claim_name && &request != &*earlier && request.spec != *ask.spec) {
+      if (request.claim_name == earlier->claim_name && &request != &*earlier && request.spec != spec) {
         out_.refusals.push_back(
             {place.path + ".resources", "changed after it was translated, while another container shares its claim"});
         return;
       }
     }
-    earlier->spec = *ask.spec;
+    earlier->spec = spec;
+    if (!ask.roundings.empty()) earlier->roundings = ask.roundings;
     return;
   }
-  ContainerRequest request{place.name, place.init, "", "", *ask.spec};
-  if (const ContainerRequest* shared = claim_to_share(place, *ask.spec); shared != nullptr) {
+  ContainerRequest request{place.name, place.init, "", "", spec, ask.roundings};
+  if (const ContainerRequest* shared = claim_to_share(place, spec); shared != nullptr) {
     request.claim_ref = shared->claim_ref;
     request.claim_name = shared->claim_name;
   } else {
@@ -241,7 +287,7 @@ void Translator::finish() {
   out_.json_patch = Json::diff(original_, pod_).dump();
 }
 
-Result<Translation> Translator::run() {
+Result<void> Translator::check_shape() {
   Json* spec_object = member(pod_, "spec");
   Json* metadata_object = member(pod_, "metadata");
   if (spec_object == nullptr || !spec_object->is_object())
@@ -249,6 +295,11 @@ Result<Translation> Translator::run() {
   if (metadata_object != nullptr && !metadata_object->is_object())
     return fail(Code::kInvalidArgument, "must be an object", "metadata");
   if (metadata_object == nullptr) pod_["metadata"] = original_["metadata"] = Json::object();
+  for (const char* list : {"annotations", "labels"}) {
+    Json* value = member(metadata(), list);
+    if (value != nullptr && !value->is_object())
+      return fail(Code::kInvalidArgument, "must be an object", fmt::format("metadata.{}", list));
+  }
   for (const char* list : {"resourceClaims", "schedulingGates"}) {
     Json* value = member(spec(), list);
     if (value != nullptr && !value->is_array())
@@ -256,35 +307,99 @@ Result<Translation> Translator::run() {
   }
   HEDDLE_CHECK_OK(collect(spec(), "containers", places_));
   HEDDLE_CHECK_OK(collect(spec(), "initContainers", places_));
+  std::set<std::string> names;
+  for (const Place& place : places_) {
+    if (!names.insert(place.name).second)
+      return fail(Code::kInvalidArgument, fmt::format("a second container is named {}", place.name), place.path);
+  }
+  return {};
+}
 
-  const std::map<std::string, std::string> annotations = texts_of(member(metadata(), "annotations"));
-  bool any_resource = false;
+// A mirror pod runs already, and an ignored one belongs to another scheduler.
+bool Translator::leave_alone(bool any_resource) {
+  const bool mirror = annotations_.contains("kubernetes.io/config.mirror");
+  const bool ignored = !options_.translate_ignored && is_ignored(texts_of(member(metadata(), "labels")));
+  if (!mirror && !ignored) return false;
+  if (any_resource) {
+    out_.warnings.push_back(mirror ? "a mirror pod of a node is left alone; Heddle gives it no device"
+                                   : "label hami.io/webhook: ignore: the pod is left alone; Heddle gives it no device");
+  }
+  return true;
+}
+
+void Translator::translate_kai(const Wishes& wishes, std::vector<ContainerAsk>& asks) {
+  KaiPod pod;
   for (const Place& place : places_) {
-    const NvidiaResources resources = nvidia_resources(place);
-    any_resource = any_resource || !resources.limits.empty() || !resources.requests.empty();
+    (place.init ? pod.init_containers : pod.containers).push_back(place.name);
+    const Resources resources = our_resources(rules_, place);
+    for (const auto* list : {&resources.limits, &resources.requests}) {
+      for (const auto& [key, value] : *list) {
+        const bool nvidia = vendors_of(rules_, {"", "", {{key, value}}, {}}).contains("nvidia");
+        if (nvidia && value != "0") pod.gpu_key = key;
+      }
+    }
   }
-  if (annotations.contains("kubernetes.io/config.mirror")) {
-    if (any_resource) out_.warnings.push_back("a mirror pod of a node is left alone; Heddle gives it no device");
-    return std::move(out_);
+  std::optional<KaiAsk> kai = read_kai(annotations_, pod, out_.refusals);
+  if (!kai) return;
+  if (wishes.split == "mig") {
+    out_.refusals.push_back({fmt::format("metadata.annotations[{}]", wishes.split_key),
+                             "\"mig\" beside a fraction of a GPU; write nvidia.com/mig-<profile> for a MIG partition"});
+    return;
   }
-  read_earlier_pass();
-  bool asks = false;
-  for (const Place& place : places_) {
-    const NvidiaResources resources = nvidia_resources(place);
-    if (resources.limits.empty() && resources.requests.empty()) continue;
-    const NvidiaAsk ask = read_nvidia(resources, out_.refusals);
-    asks = asks || ask.spec.has_value();
-    if (out_.refusals.empty()) translate(place, ask);
+  restrict(rules_, annotations_, wishes, kai->ask);
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (places_[i].name != kai->container) continue;
+    ContainerAsk& ask = asks[i];
+    ClaimForm own;
+    own.asks.push_back(kai->ask);
+    own.one_numa_node = kai->ask.count > 1 && wishes.one_numa_node.contains(kai->ask.vendor);
+    ask.form = merged(ask.form, own);
+    ask.explanations.push_back(std::move(kai->explanation));
+    ask.warnings.insert(ask.warnings.end(), kai->warnings.begin(), kai->warnings.end());
+    return;
   }
-  // A pod whose only request is a resource name in an annotation would start without any device.
-  if (any_resource || !requests_.empty() || has_misplaced_resource(annotations)) {
-    check_nvidia_annotations(annotations, out_.refusals, out_.warnings);
+}
+
+void Translator::translate_containers() {
+  std::set<std::string> vendors;
+  for (const Place& place : places_) vendors.merge(vendors_of(rules_, our_resources(rules_, place)));
+  for (const ContainerRequest& request : requests_) {
+    if (const Result<ClaimForm> form = read_claim_form(request.spec); form) {
+      for (const Ask& ask : form->asks) vendors.insert(ask.vendor);
+    }
   }
-  if (const std::string node = text_of(spec(), "nodeName"); !node.empty() && (asks || !requests_.empty())) {
+  const bool kai = has_kai_annotation(annotations_);
+  if (kai) vendors.insert("nvidia");
+  const Wishes wishes = read_annotations(rules_, annotations_, vendors, out_.refusals, out_.warnings);
+  std::vector<ContainerAsk> asks;
+  asks.reserve(places_.size());
+  for (const Place& place : places_)
+    asks.push_back(read_container(rules_, our_resources(rules_, place), annotations_, wishes, out_.refusals));
+  if (kai) translate_kai(wishes, asks);
+  bool any = !requests_.empty();
+  for (size_t i = 0; i < places_.size() && out_.refusals.empty(); ++i) {
+    any = any || !asks[i].form.asks.empty();
+    translate(places_[i], asks[i]);
+  }
+  if (const std::string node = text_of(spec(), "nodeName"); !node.empty() && any) {
     out_.refusals.push_back(
         {"spec.nodeName", fmt::format("a pod that names its node passes by the scheduler and gets no device; write "
                                       "nodeSelector: {{kubernetes.io/hostname: {}}}",
                                       node)});
+  }
+}
+
+Result<Translation> Translator::run() {
+  HEDDLE_CHECK_OK(check_shape());
+  annotations_ = texts_of(member(metadata(), "annotations"));
+  const bool any_resource = std::any_of(places_.begin(), places_.end(),
+                                        [&](const Place& place) { return !our_resources(rules_, place).empty(); });
+  if (leave_alone(any_resource)) return std::move(out_);
+  read_earlier_pass();
+  // A pod whose only request is a resource name in an annotation would start without any device.
+  if (any_resource || !requests_.empty() || has_kai_annotation(annotations_) ||
+      has_misplaced_resource(rules_, annotations_)) {
+    translate_containers();
   }
   if (out_.refusals.empty()) finish();
   return std::move(out_);
@@ -292,13 +407,19 @@ Result<Translation> Translator::run() {
 
 }  // namespace
 
-Result<Translation> translate_pod(std::string_view pod_json, std::string_view request_uid) {
+bool is_ignored(const std::map<std::string, std::string>& labels) {
+  const auto it = labels.find("hami.io/webhook");
+  return it != labels.end() && it->second == "ignore";
+}
+
+Result<Translation> translate_pod(const catalog::Requests& rules, std::string_view pod_json,
+                                  std::string_view request_uid, const TranslateOptions& options) {
   Json pod = Json::parse(pod_json, nullptr, false);
   if (!pod.is_object()) return fail(Code::kInvalidArgument, "not a JSON object");
   if (const std::string kind = text_of(pod, "kind"); !kind.empty() && kind != "Pod") {
     return fail(Code::kInvalidArgument, fmt::format("\"{}\" is not a Pod", kind), "kind");
   }
-  return Translator(std::move(pod), request_uid).run();
+  return Translator(rules, std::move(pod), request_uid, options).run();
 }
 
 }  // namespace heddle::dialects

@@ -8,6 +8,8 @@
 #include <set>
 
 #include "base/random.h"
+#include "catalog/requests.h"
+#include "dialects/testing.h"
 
 namespace heddle::dialects {
 namespace {
@@ -36,7 +38,7 @@ Json pod(Json containers, Json init = nullptr) {
 }
 
 Translation translate(const Json& object, std::string_view uid = kUid) {
-  auto out = translate_pod(object.dump(), uid);
+  auto out = translate_pod(testing::rules(), object.dump(), uid);
   EXPECT_TRUE(out.has_value()) << out.error().text();
   return out.value_or(Translation{});
 }
@@ -64,12 +66,14 @@ TEST(Translate, OneShare) {
   EXPECT_EQ(requests->front().claim_name, "p-main-0123456789");
   EXPECT_EQ(requests->front().spec, t.requests.front().spec);
   EXPECT_EQ(t.explanations,
-            std::vector<std::string>{"container main: a share of 1 NVIDIA card: 3000 MiB and 30 % of the compute"});
+            std::vector<std::string>{
+                "container main: HAMi: nvidia.com/gpu=1, nvidia.com/gpumem=3000, nvidia.com/gpucores=30: "
+                "a share of 1 NVIDIA GPU: 3000 MiB and 30 % of the compute"});
 }
 
 TEST(Translate, PodsThatAskForNothingAreNotTouched) {
   for (const Json& limits :
-       {Json{{"cpu", "1"}}, Json{{"nvidia.com/gpu", "0"}}, Json{{"amd.com/gpu", "1"}}, Json::object()}) {
+       {Json{{"cpu", "1"}}, Json{{"nvidia.com/gpu", "0"}}, Json{{"example.com/gpu", "1"}}, Json::object()}) {
     const Translation t = translate(pod({container("main", limits)}));
     EXPECT_FALSE(t.changed) << t.json_patch;
     EXPECT_TRUE(t.refusals.empty());
@@ -236,11 +240,90 @@ TEST(Translate, AResourceNameInAnAnnotationIsRefused) {
   EXPECT_NE(t.refusals[0].message.find("use resources.limits"), std::string::npos);
 }
 
+TEST(Translate, OnlyAnInitContainerAsks) {
+  const Translation t = translate(pod({container("app", {{"cpu", "1"}})}, {container("warm", kShare)}));
+  ASSERT_EQ(t.requests.size(), 1U);
+  EXPECT_EQ(t.requests[0].container, "warm");
+  EXPECT_TRUE(t.requests[0].init);
+}
+
+TEST(Translate, ThreeContainersOfWhichOneAsksForNothing) {
+  const Json before = pod({container("half", {{"nvidia.com/gpumem-percentage", "50"}}),
+                           container("none", {{"cpu", "1"}}), container("some", {{"nvidia.com/gpumem", "2000"}})},
+                          {container("first", {{"cpu", "1"}})});
+  const Translation t = translate(before);
+  ASSERT_EQ(t.requests.size(), 2U);
+  EXPECT_EQ(t.requests[0].container, "half");
+  EXPECT_EQ(t.requests[0].spec.config.size(), 1U);
+  EXPECT_EQ(t.requests[1].spec.requests[0].exactly->capacity.at("memory").value(), int64_t{2000} << 20);
+}
+
+TEST(Translate, TwoVendorsInOneContainerAreOneClaim) {
+  const Json before = pod({container("main", {{"nvidia.com/gpu", "1"}, {"hygon.com/dcunum", "2"}})});
+  const Translation t = translate(before);
+  ASSERT_EQ(t.requests.size(), 1U);
+  ASSERT_EQ(t.requests[0].spec.requests.size(), 2U);
+  EXPECT_NE(t.requests[0].spec.requests[0].name, t.requests[0].spec.requests[1].name);
+  EXPECT_EQ(t.explanations.size(), 2U);
+  EXPECT_FALSE(translate(patched(before, t), "ffffffffff").changed);
+}
+
+// Another webhook adds a second vendor to a container that has its claim already.
+TEST(Translate, AVendorThatComesLaterJoinsTheClaim) {
+  const Json before = pod({container("main", {{"nvidia.com/gpu", "1"}})});
+  Json once = patched(before, translate(before));
+  once["spec"]["containers"][0]["resources"]["limits"]["hygon.com/dcunum"] = "2";
+  const Translation t = translate(once, "ffffffffff");
+  ASSERT_EQ(t.requests.size(), 1U);
+  EXPECT_EQ(t.requests[0].claim_name, "p-main-0123456789");
+  EXPECT_EQ(t.requests[0].spec.requests.size(), 2U);
+}
+
+TEST(Translate, WishesThatNobodyKnowsAreWarnedAbout) {
+  const auto warnings = [](const char* key, const char* value) {
+    Json one = pod({container("main", kShare)});
+    one["metadata"]["annotations"][key] = value;
+    const Translation t = translate(one);
+    EXPECT_TRUE(t.refusals.empty()) << key;
+    return t.warnings.size();
+  };
+  EXPECT_EQ(warnings("hami.io/node-scheduler-policy", "binpack"), 0U);
+  EXPECT_EQ(warnings("hami.io/node-scheduler-policy", "binpak"), 1U);
+  EXPECT_EQ(warnings("hami.io/gpu-scheduler-policy", "binpack,topology-aware"), 0U);
+  EXPECT_EQ(warnings("hami.io/gpu-scheduler-policy", "binpack,nearest"), 1U);
+  EXPECT_EQ(warnings("hami.io/device-scoring-weights", "slot=1,core=1,memory=3"), 0U);
+  EXPECT_EQ(warnings("hami.io/device-scoring-weights", "slot=1,core=-1,memory=3"), 1U);
+  EXPECT_EQ(warnings("hami.io/device-scoring-weights", "slot=1,core=1"), 1U);
+  EXPECT_EQ(warnings("hami.io/vgpu-devices-to-allocate", "GPU-1,NVIDIA,3000,0:;"), 1U);
+  EXPECT_EQ(warnings("volcano.sh/vgpu-ids-new", ":"), 1U);
+  EXPECT_EQ(warnings("nvidia.com/no-such-wish", "x"), 1U);
+  EXPECT_EQ(warnings("example.com/other", "x"), 0U);
+}
+
+TEST(Translate, PodsOfOtherSchedulersAreTranslatedToo) {
+  Json before = pod({container("main", {{"volcano.sh/vgpu-number", "1"}})});
+  before["spec"]["schedulerName"] = "volcano";
+  EXPECT_EQ(translate(before).requests.size(), 1U);
+}
+
+TEST(Translate, AnIgnoredPodIsLeftAloneUntilTold) {
+  Json before = pod({container("main", kShare)});
+  before["metadata"]["labels"]["hami.io/webhook"] = "ignore";
+  const Translation left = translate(before);
+  EXPECT_FALSE(left.changed);
+  EXPECT_EQ(left.warnings.size(), 1U);
+  const auto told = translate_pod(testing::rules(), before.dump(), kUid, {.translate_ignored = true});
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->requests.size(), 1U);
+}
+
 TEST(Translate, NotAPod) {
-  for (const char* text : {"", "[]", "{}", R"({"kind":"Service","spec":{}})", R"({"spec":{"containers":{}}})",
-                           R"({"spec":{"containers":[{}]}})", R"({"spec":{"containers":[],"resourceClaims":{}}})",
-                           R"({"metadata":[],"spec":{}})"}) {
-    EXPECT_FALSE(translate_pod(text, kUid).has_value()) << text;
+  for (const char* text :
+       {"", "[]", "{}", R"({"kind":"Service","spec":{}})", R"({"spec":{"containers":{}}})",
+        R"({"spec":{"containers":[{}]}})", R"({"spec":{"containers":[],"resourceClaims":{}}})",
+        R"({"metadata":[],"spec":{}})", R"({"metadata":{"annotations":[]},"spec":{"containers":[]}})",
+        R"({"spec":{"containers":[{"name":"a"},{"name":"a"}]}})"}) {
+    EXPECT_FALSE(translate_pod(testing::rules(), text, kUid).has_value()) << text;
   }
 }
 

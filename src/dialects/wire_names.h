@@ -8,10 +8,13 @@ namespace heddle::dialects {
 inline constexpr std::string_view kDriver = "accelerator.heddle.dev";
 inline constexpr std::string_view kGate = "heddle.dev/placement";
 inline constexpr std::string_view kRequestAnnotation = "heddle.dev/request";
+// On a claim: what the hardware made of the request, in words.
+inline constexpr std::string_view kRoundingAnnotation = "heddle.dev/rounding";
 inline constexpr std::string_view kManagedLabel = "heddle.dev/managed";
-inline constexpr std::string_view kNvidiaClass = "heddle-nvidia";
 inline constexpr std::string_view kAnyClass = "heddle";
 inline constexpr std::string_view kUuidAttribute = "accelerator.heddle.dev/uuid";
+inline constexpr std::string_view kParentUuidAttribute = "accelerator.heddle.dev/parentUUID";
+inline constexpr std::string_view kNumaAttribute = "resource.kubernetes.io/numaNode";
 inline constexpr std::string_view kShareConfigVersion = "heddle.dev/v1alpha1";
 inline constexpr std::string_view kMemoryCapacity = "memory";
 inline constexpr std::string_view kCoresCapacity = "cores";

@@ -20,7 +20,9 @@ FIELD = "spec.containers[0].resources.limits"
     ({"nvidia.com/gpu": "33"}, "nvidia.com/gpu", "32"),
     ({"nvidia.com/gpu": "1", "nvidia.com/gpumen": "100"}, "nvidia.com/gpumen", "nvidia.com/gpumem"),
     ({"nvidia.com/gpumemory": "3000"}, "nvidia.com/gpumemory", "nearest known one is nvidia.com/gpumem"),
-    ({"nvidia.com/mig-1g.5gb": "1"}, "nvidia.com/mig-1g.5gb", "not supported yet"),
+    ({"nvidia.com/mig-1g.5gb.shared": "1"}, "nvidia.com/mig-1g.5gb.shared", "without .shared"),
+    ({"huawei.com/Ascend910B5": "1"}, "huawei.com/Ascend910B5", "nearest known one"),
+    ({"hygon.com/dcumem": "2000"}, "hygon.com/dcumem", "write hygon.com/dcunum: 1"),
 ])
 def test_refused_with_the_field_and_the_fix(api, controller, ns, limits, field, fix):
     error = refused(lambda: api.create("pods", objects.pod("bad", ns, limits=limits)), (400, 403, 422))

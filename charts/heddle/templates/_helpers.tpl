@@ -29,12 +29,16 @@ system:serviceaccount:{{ .Release.Namespace }}:heddle-agent
 [{{ range $i, $v := . }}{{ if $i }}, {{ end }}'{{ $v }}'{{ end }}]
 {{- end -}}
 
+{{/* A CEL regular expression, compiled once, for names that begin like one of ours, in any case. */}}
+{{- define "heddle.ourKeys" -}}
+r'(?i)^({{ range $i, $p := .Values.webhook.resourcePrefixes }}{{ if $i }}|{{ end }}{{ regexQuoteMeta $p }}{{ end }})'
+{{- end -}}
+
 {{/* True for pods that name a translated resource. */}}
 {{- define "heddle.resourceMatch" -}}
-{{- $resources := include "heddle.celList" .Values.webhook.resourcePrefixes -}}
 (object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,
   [c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})].exists(list,
-    list.exists(r, {{ $resources }}.exists(p, r.lowerAscii().startsWith(p)))))
+    list.exists(r, r.matches({{ include "heddle.ourKeys" . }}))))
 {{- end -}}
 
 {{/* True for the pods that the webhook may have to change, and for those that pretend to have been changed. A misspelled
@@ -43,7 +47,8 @@ resource begins like a right one; other plugins' resources of the vendor (nvidia
 {{- $prefixes := include "heddle.celList" .Values.webhook.annotationPrefixes -}}
 {{ include "heddle.resourceMatch" . }} ||
 object.metadata.?annotations.orValue({}).exists(k,
-  k in {{ include "heddle.celList" .Values.webhook.annotations }} || {{ $prefixes }}.exists(p, k.startsWith(p))) ||
+  k in {{ include "heddle.celList" .Values.webhook.annotations }} || {{ $prefixes }}.exists(p, k.startsWith(p)) ||
+  k.matches({{ include "heddle.ourKeys" . }})) ||
 object.metadata.?labels.orValue({}).exists(k, k.startsWith('heddle.dev/')) ||
 object.spec.?schedulingGates.orValue([]).exists(g, g.name.startsWith('heddle.dev/'))
 {{- end -}}

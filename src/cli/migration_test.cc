@@ -1,0 +1,141 @@
+#include "cli/migration.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace heddle::cli {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+const catalog::Requests& rules() {
+  static const catalog::Requests kRules = catalog::Requests::built_in().value();
+  return kRules;
+}
+
+Migration read(const std::string& manifest) {
+  auto out = read_migration(rules(), {manifest});
+  EXPECT_TRUE(out) << out.error().text();
+  return out.value_or(Migration{});
+}
+
+constexpr const char* kCluster = R"(apiVersion: v1
+kind: List
+items:
+- kind: Node
+  metadata:
+    name: old
+    annotations:
+      hami.io/node-nvidia-register: "GPU-a,10,81920,100,NVIDIA-NVIDIA A100,0,true:"
+      hami.io/device-cordon: GPU-z
+- kind: Node
+  metadata:
+    name: new
+    annotations:
+      hami.io/node-nvidia-register: '[{"id":"GPU-b","count":1,"devmem":163840,"devcore":200,"type":"NVIDIA A100","mode":"mig","health":true}]'
+- kind: Node
+  metadata: {name: volcano, annotations: {volcano.sh/node-vgpu-register: "GPU-c,10,32768,NVIDIA-V100,true,hami-core:"}}
+- kind: Node
+  metadata: {name: broken, annotations: {hami.io/node-dcu-register: "x"}}
+- kind: Node
+  metadata: {name: plain}
+- kind: Pod
+  metadata:
+    name: shared
+    namespace: a
+    annotations: {hami.io/vgpu-devices-allocated: "GPU-a,NVIDIA,3000,30:;"}
+  spec: {nodeName: old, containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1, nvidia.com/gpumem: 3000, nvidia.com/gpucores: 30}}}]}
+- kind: Pod
+  metadata: {name: done, namespace: a, annotations: {hami.io/vgpu-devices-allocated: "GPU-a,NVIDIA,3000,30:;"}}
+  spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpumem: 3000}}}]}
+  status: {phase: Succeeded}
+- kind: Pod
+  metadata: {name: wrong, namespace: a}
+  spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpumem: 16Gi}}}]}
+- kind: Pod
+  metadata: {name: kai, namespace: b, annotations: {gpu-fraction: "0.5", received-resource-type: Fraction}}
+  spec: {containers: [{name: main}]}
+- kind: Pod
+  metadata: {name: npu, namespace: b}
+  spec: {containers: [{name: main, resources: {limits: {huawei.com/Ascend910B4: 1, huawei.com/Ascend910B4-memory: 5000}}}]}
+- kind: Pod
+  metadata: {name: web, namespace: b}
+  spec: {containers: [{name: main}]}
+- kind: Deployment
+  metadata: {name: serve, namespace: b}
+  spec: {template: {spec: {containers: [{name: main, resources: {limits: {volcano.sh/vgpu-number: 1}}}]}}}
+- kind: ConfigMap
+  metadata: {name: hami-scheduler-device}
+  data:
+    device-config.yaml: |
+      nvidia:
+        resourceCountName: nvidia.com/gpu
+        resourceMemoryName: example.com/gpumem
+        memoryFactor: 1
+        deviceMemoryScaling: 2
+        deviceSplitCount: 10
+        defaultCores: 0
+      vnpus:
+      - chipName: 910B4
+        resourceName: huawei.com/Ascend910B4
+        memoryFactor: 1024
+)";
+
+TEST(Migrate, NodesInEveryForm) {
+  const Migration out = read(kCluster);
+  ASSERT_EQ(out.nodes.size(), 4U);
+  EXPECT_EQ(out.nodes[0].devices[0].memory_mib, 81920);
+  EXPECT_EQ(out.nodes[0].devices[0].tenants, 1);  // a pod that ended holds nothing
+  EXPECT_THAT(out.nodes[0].differences, Contains(HasSubstr("10 tenants")));
+  EXPECT_THAT(out.nodes[0].differences, Contains(HasSubstr("DeviceTaintRule")));
+  EXPECT_THAT(out.nodes[1].differences, Contains(HasSubstr("200 %")));
+  EXPECT_THAT(out.nodes[1].differences, Contains(HasSubstr("MIG")));
+  EXPECT_EQ(out.nodes[2].devices[0].id, "GPU-c");
+  EXPECT_THAT(out.nodes[3].differences, Contains(HasSubstr("cannot be read")));
+}
+
+TEST(Migrate, Pods) {
+  const Migration out = read(kCluster);
+  std::map<std::string, const MigratedPod*> pods;
+  for (const MigratedPod& pod : out.pods) pods[pod.name] = &pod;
+  EXPECT_EQ(pods.count("web"), 0U);
+  EXPECT_EQ(pods.at("shared")->outcome, "claims");
+  EXPECT_EQ(pods.at("shared")->granted,
+            std::vector<std::string>{"container main: NVIDIA GPU-a: 3000 MiB, 30 % of the cores"});
+  EXPECT_EQ(pods.at("shared")->claims,
+            std::vector<std::string>{"container main: gpu: 1 x heddle-nvidia, cores 30 %, memory 3000Mi"});
+  EXPECT_EQ(pods.at("wrong")->outcome, "refused");
+  EXPECT_THAT(pods.at("wrong")->reasons, Contains(HasSubstr("16384")));
+  EXPECT_THAT(pods.at("kai")->claims, Contains(HasSubstr("\"memoryPercent\":50")));
+  EXPECT_THAT(pods.at("npu")->differences, Contains(HasSubstr("8192 MiB granted")));
+  EXPECT_EQ(pods.at("Deployment/serve")->claims, std::vector<std::string>{"container main: gpu: 1 x heddle-nvidia"});
+}
+
+TEST(Migrate, Settings) {
+  const Migration out = read(kCluster);
+  EXPECT_EQ(out.settings.size(), 4U);
+  EXPECT_THAT(out.settings, Contains(HasSubstr("nvidia.resourceMemoryName: \"example.com/gpumem\"")));
+  EXPECT_THAT(out.settings, Contains(HasSubstr("nvidia.deviceMemoryScaling: 2")));
+  EXPECT_THAT(out.settings, Contains(HasSubstr("nvidia.deviceSplitCount: 10")));
+  EXPECT_THAT(out.settings, Contains(HasSubstr("vnpus.memoryFactor: 1024")));
+}
+
+TEST(Migrate, PrintedTwoWays) {
+  const Migration out = read(kCluster);
+  const auto json = nlohmann::json::parse(migration_json(out));
+  EXPECT_EQ(json["nodes"].size(), out.nodes.size());
+  EXPECT_EQ(json["pods"].size(), out.pods.size());
+  EXPECT_THAT(migration_table(out), HasSubstr("pod a/wrong: refused\n    change: spec.containers[0]"));
+  EXPECT_THAT(migration_table(out), HasSubstr("1 of them would be refused"));
+}
+
+TEST(Migrate, NoManifest) {
+  for (const char* bad : {"[1", "[]", "kind: List\nitems: 3", "kind: Pod\nspec: 7"})
+    EXPECT_FALSE(read_migration(rules(), {bad})) << bad;
+}
+
+}  // namespace
+}  // namespace heddle::cli

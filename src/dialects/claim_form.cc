@@ -1,0 +1,141 @@
+#include "dialects/claim_form.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "base/quantity.h"
+#include "codec/codec.h"
+#include "dialects/names.h"
+#include "dialects/wire_names.h"
+
+namespace heddle::dialects {
+namespace {
+
+constexpr int64_t kMebibyte = int64_t{1} << 20;
+
+constexpr std::array<std::string_view, 16> kVendors = {
+    "amd",   "ascend",   "aws",   "biren",  "cambricon", "enflame",  "google", "habana",
+    "hygon", "iluvatar", "intel", "kunlun", "metax",     "mthreads", "nvidia", "vastai"};
+constexpr std::array<std::string_view, 6> kAttributes = {"model", "uuid", "parentUUID", "profile", "isolation", "type"};
+
+// A device that says nothing is a card.
+Selector type_selector(Ask::Kind kind) {
+  return {Selector::Op::kEquals, "type", {kind == Ask::Kind::kPartition ? "partition" : "card"}, "card", ""};
+}
+
+// Two shares of one card would be one device to the runtime: several shares are several cards.
+std::string_view distinct_attribute(const Ask& ask) {
+  if (ask.count < 2) return {};
+  if (ask.kind == Ask::Kind::kShare) return kUuidAttribute;
+  return ask.kind == Ask::Kind::kPartition && ask.different_cards ? kParentUuidAttribute : std::string_view();
+}
+
+model::DeviceSubRequest subrequest(const Ask& ask) {
+  model::DeviceSubRequest out;
+  out.device_class = ask.vendor.empty() ? std::string(kAnyClass) : fmt::format("{}-{}", kAnyClass, ask.vendor);
+  out.allocation_mode = "ExactCount";
+  out.count = ask.count;
+  if (ask.says_kind) out.selectors.push_back(selector_text(type_selector(ask.kind)));
+  for (const Selector& selector : ask.selectors) out.selectors.push_back(selector_text(selector));
+  if (ask.memory_mib > 0) out.capacity.emplace(kMemoryCapacity, Quantity::bytes(ask.memory_mib * kMebibyte));
+  // Left out, the device's default would take the whole card.
+  if (ask.kind == Ask::Kind::kShare) out.capacity.emplace(kCoresCapacity, Quantity::from_int(ask.cores));
+  return out;
+}
+
+std::optional<Ask> read_ask(const model::DeviceRequest& request) {
+  if (!request.exactly) return std::nullopt;
+  const model::DeviceSubRequest& exactly = *request.exactly;
+  Ask ask;
+  ask.name = request.name;
+  ask.count = exactly.count.value_or(1);
+  std::string_view name = exactly.device_class;
+  if (!name.starts_with(kAnyClass)) return std::nullopt;
+  name.remove_prefix(kAnyClass.size());
+  if (name.starts_with("-")) ask.vendor = name.substr(1);
+  for (const auto& [capacity, quantity] : exactly.capacity) {
+    const int64_t value = quantity.value().value_or(-1);
+    if (capacity == kMemoryCapacity) ask.memory_mib = value > 0 ? value / kMebibyte : -1;
+    if (capacity == kCoresCapacity) ask.cores = value;
+  }
+  for (const std::string& text : exactly.selectors) {
+    if (text.size() > kMaxSelectorText) return std::nullopt;
+    std::optional<Selector> selector = parse_selector(text);
+    if (!selector) return std::nullopt;
+    ask.selectors.push_back(std::move(*selector));
+  }
+  ask.says_kind = !ask.selectors.empty();
+  ask.kind = exactly.capacity.contains(std::string(kCoresCapacity)) ? Ask::Kind::kShare : Ask::Kind::kWhole;
+  if (!ask.says_kind) return ask.vendor == "nvidia" ? std::optional(ask) : std::nullopt;
+  if (ask.selectors.front() == type_selector(Ask::Kind::kPartition)) ask.kind = Ask::Kind::kPartition;
+  ask.selectors.erase(ask.selectors.begin());
+  return ask;
+}
+
+bool in_range(const Ask& ask) {
+  const bool numbers = ask.count >= 1 && ask.count <= kMaxDevices && ask.memory_mib >= 0 &&
+                       ask.memory_mib <= kMaxUnits / ask.count && ask.percent >= 0 && ask.percent < 100 &&
+                       ask.cores >= 0 && ask.cores <= 100;
+  const bool vendor = ask.vendor.empty() ? ask.kind == Ask::Kind::kWhole : is_vendor(ask.vendor);
+  const bool part = ask.memory_mib > 0 || ask.percent > 0;
+  const bool whole_has_no_part = ask.kind == Ask::Kind::kShare || !part;
+  const bool selectors = std::all_of(ask.selectors.begin(), ask.selectors.end(), [](const Selector& selector) {
+    return std::find(kAttributes.begin(), kAttributes.end(), selector.attribute) != kAttributes.end();
+  });
+  return numbers && vendor && whole_has_no_part && !(ask.memory_mib > 0 && ask.percent > 0) && selectors &&
+         is_dns_label(ask.name);
+}
+
+}  // namespace
+
+bool is_vendor(std::string_view word) {
+  return std::find(kVendors.begin(), kVendors.end(), word) != kVendors.end();
+}
+
+model::ClaimSpec claim_spec(const ClaimForm& form) {
+  model::ClaimSpec spec;
+  for (const Ask& ask : form.asks) {
+    spec.requests.push_back({ask.name, subrequest(ask), {}});
+    if (const std::string_view attribute = distinct_attribute(ask); !attribute.empty())
+      spec.constraints.push_back({{ask.name}, "", std::string(attribute)});
+    if (ask.percent > 0) {
+      spec.config.push_back(
+          {{ask.name}, std::string(kDriver), codec::share_config_json({.memory_percent = ask.percent})});
+    }
+  }
+  if (form.one_numa_node) spec.constraints.push_back({{}, std::string(kNumaAttribute), ""});
+  return spec;
+}
+
+Result<ClaimForm> read_claim_form(const model::ClaimSpec& spec) {
+  const auto wrong = [] { return fail(Code::kInvalidArgument, "is not the claim of a translated request"); };
+  ClaimForm form;
+  int64_t devices = 0;
+  std::set<std::string> names;
+  for (const model::DeviceRequest& request : spec.requests) {
+    std::optional<Ask> ask = read_ask(request);
+    if (!ask || !names.insert(ask->name).second) return wrong();
+    for (const model::OpaqueConfig& config : spec.config) {
+      if (config.requests != std::vector<std::string>{ask->name}) continue;
+      const auto share = codec::parse_share_config(config.parameters_json);
+      if (share && *share) ask->percent = (*share)->memory_percent.value_or(0);
+    }
+    for (const model::DeviceConstraint& constraint : spec.constraints) {
+      ask->different_cards = ask->different_cards || (ask->kind == Ask::Kind::kPartition &&
+                                                      constraint.distinct_attribute == kParentUuidAttribute &&
+                                                      constraint.requests == std::vector<std::string>{ask->name});
+    }
+    if (!in_range(*ask)) return wrong();
+    devices += ask->count;
+    form.asks.push_back(std::move(*ask));
+  }
+  form.one_numa_node = std::any_of(spec.constraints.begin(), spec.constraints.end(),
+                                   [](const auto& constraint) { return constraint.match_attribute == kNumaAttribute; });
+  if (form.asks.empty() || devices > kMaxDevices || claim_spec(form) != spec) return wrong();
+  return form;
+}
+
+}  // namespace heddle::dialects
