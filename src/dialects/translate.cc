@@ -282,6 +282,12 @@ void Translator::finish() {
     annotations[std::string(kRequestAnnotation)] = requests_json(requests_);
   }
   out_.requests = requests_;
+  if (metadata().empty()) {
+    if (original_.contains("metadata"))
+      pod_["metadata"] = original_["metadata"];
+    else
+      pod_.erase("metadata");
+  }
   if (pod_ == original_) return;
   out_.changed = true;
   out_.json_patch = Json::diff(original_, pod_).dump();
@@ -294,7 +300,7 @@ Result<void> Translator::check_shape() {
     return fail(Code::kInvalidArgument, "must be an object", "spec");
   if (metadata_object != nullptr && !metadata_object->is_object())
     return fail(Code::kInvalidArgument, "must be an object", "metadata");
-  if (metadata_object == nullptr) pod_["metadata"] = original_["metadata"] = Json::object();
+  if (metadata_object == nullptr) pod_["metadata"] = Json::object();
   for (const char* list : {"annotations", "labels"}) {
     Json* value = member(metadata(), list);
     if (value != nullptr && !value->is_object())
