@@ -77,9 +77,9 @@ func quantityText(random *rand.Rand) string {
 		text += "." + digits(random, pickInt(random, 1, 3, 9, 12))
 	}
 	text += pick(random, "", "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "E6", "e-3", "e+2", "E-9", "e0", "e18")
-	if random.Intn(20) == 0 { // break it somewhere
+	if random.Intn(20) == 0 { // break it somewhere; not with an e, as Go computes for minutes with exponents of many digits
 		at := random.Intn(len(text) + 1)
-		text = text[:at] + pick(random, " ", ".", "-", "i", "K", "e", "x", "\t", "é", "_", "0x") + text[at:]
+		text = text[:at] + pick(random, " ", ".", "-", "i", "K", "x", "\t", "é", "_", "0x") + text[at:]
 	}
 	return text
 }
@@ -178,7 +178,7 @@ func testQuantityPairs(t *testing.T) {
 		sum.Add(pairs[i][1])
 		if ours.Sum == nil {
 			t.Errorf("%v: no sum", questions[i])
-		} else if mine, err := resource.ParseQuantity(*ours.Sum); err != nil || mine.Cmp(sum) != 0 {
+		} else if mine, err := resource.ParseQuantity(*ours.Sum); *ours.Sum != sum.String() && (err != nil || mine.Cmp(sum) != 0) {
 			t.Errorf("%v: sum %s, we say %s", questions[i], sum.String(), *ours.Sum)
 		}
 	}
