@@ -31,9 +31,21 @@ std::string operand(const Selector& selector) {
                      quoted(selector.otherwise));
 }
 
+// Where the attribute is there: device.attributes["accelerator.heddle.dev"].model. The API server bounds the cost of an
+// expression before it takes it, and knows no bound of the text that orValue() gives: what walks through a text is
+// written with has() and this.
+std::string path(std::string_view attribute) {
+  return fmt::format("device.attributes[\"{}\"].{}", kDriver, attribute);
+}
+
 std::string lowered(const Selector& selector) {
-  if (selector.prefix.empty()) return operand(selector) + ".lowerAscii()";
-  return fmt::format("({} + {}).lowerAscii()", quoted(selector.prefix), operand(selector));
+  if (selector.prefix.empty()) return path(selector.attribute) + ".lowerAscii()";
+  return fmt::format("({} + {}).lowerAscii()", quoted(selector.prefix), path(selector.attribute));
+}
+
+std::string contains_text(const Selector& selector) {
+  return fmt::format("has({}) && {}.exists(t, {}.contains(t))", path(selector.attribute), list_of(selector.values),
+                     lowered(selector));
 }
 
 // Takes `start` off the front of `text`.
@@ -93,52 +105,58 @@ bool take_operand(std::string_view& text, Selector& out) {
   return true;
 }
 
-bool take_lowered(std::string_view& text, Selector& out) {
-  if (take(text, "(")) {
-    const std::optional<std::string> prefix = take_string(text);
-    if (!prefix || prefix->empty() || !take(text, " + ")) return false;
-    out.prefix = *prefix;
-    return take_operand(text, out) && take(text, ").lowerAscii()");
-  }
-  return take_operand(text, out) && take(text, ".lowerAscii()");
+// "has(", the attribute's path, ") && ".
+bool take_has(std::string_view& text, Selector& out) {
+  if (!take(text, "has(" + path(""))) return false;
+  const size_t end = text.find(')');
+  if (end == std::string_view::npos) return false;
+  out.attribute = text.substr(0, end);
+  text.remove_prefix(end);
+  return take(text, ") && ");
 }
 
-constexpr std::string_view kPairMiddle = " + \"|\" + ";
+bool take_lowered(std::string_view& text, Selector& out) {
+  if (!take(text, "(")) return take(text, lowered(out));
+  const std::optional<std::string> prefix = take_string(text);
+  if (!prefix || prefix->empty()) return false;
+  out.prefix = *prefix;
+  return take(text, " + " + path(out.attribute) + ").lowerAscii()");
+}
 
 // Which of its parts goes with which model.
-std::string pair_operand(const Selector& selector) {
-  return fmt::format("({}.lowerAscii(){}{})", operand(selector), kPairMiddle, operand({{}, "profile", {}, "", ""}));
+std::string pair_operand() {
+  return fmt::format("has({0}) && ({1}.lowerAscii() + \"|\" + {0})", path("profile"), path("model"));
 }
 
-bool take_pair(std::string_view text, Selector& out) {
-  out.op = Selector::Op::kPairIn;
-  out.attribute = "model";
-  return take(text, pair_operand(out)) && take(text, " in ") && take_list(text, out.values) && text.empty();
+// What follows has() of the attribute.
+bool take_text_search(std::string_view& text, Selector& out) {
+  if (text.starts_with("has(")) {
+    out.op = Selector::Op::kPairIn;
+    return out.attribute == "model" && take(text, pair_operand()) && take(text, " in ") && take_list(text, out.values);
+  }
+  out.op = Selector::Op::kContainsAny;
+  return take_list(text, out.values) && take(text, ".exists(t, ") && take_lowered(text, out) &&
+         take(text, ".contains(t))");
 }
 
 bool take_selector(std::string_view text, Selector& out) {
-  if (text.starts_with("(")) return take_pair(text, out);
-  const bool no = take(text, "!");
-  if (no && take(text, "(")) {
+  if (text.starts_with("has(")) return take_has(text, out) && take_text_search(text, out) && text.empty();
+  if (take(text, "!(")) {
+    if (text.starts_with("has(")) {
+      if (!take_has(text, out) || !take_text_search(text, out) || text != ")") return false;
+      const bool any = out.op == Selector::Op::kContainsAny;
+      out.op = Selector::Op::kContainsNone;
+      return any;
+    }
     out.op = Selector::Op::kNotIn;
     return take_operand(text, out) && take(text, " in ") && take_list(text, out.values) && text == ")";
   }
   if (text.starts_with("[")) {
-    if (!take_list(text, out.values) || !take(text, ".exists(t, ")) return false;
-    if (text.starts_with("device") && !no) {
-      std::string_view rest = text;
-      if (!take_operand(rest, out)) return false;
-      if (rest == ".startsWith(t))") {
-        out.op = Selector::Op::kStartsWithAny;
-        return true;
-      }
-      out.attribute.clear();
-      out.otherwise.clear();
-    }
-    out.op = no ? Selector::Op::kContainsNone : Selector::Op::kContainsAny;
-    return take_lowered(text, out) && text == ".contains(t))";
+    out.op = Selector::Op::kStartsWithAny;
+    return take_list(text, out.values) && take(text, ".exists(t, ") && take_operand(text, out) &&
+           text == ".startsWith(t))";
   }
-  if (no || !take_operand(text, out)) return false;
+  if (!take_operand(text, out)) return false;
   if (take(text, " in ")) {
     out.op = Selector::Op::kIn;
     return take_list(text, out.values) && text.empty();
@@ -163,11 +181,11 @@ std::string selector_text(const Selector& selector) {
     case Selector::Op::kStartsWithAny:
       return fmt::format("{}.exists(t, {}.startsWith(t))", list_of(selector.values), operand(selector));
     case Selector::Op::kPairIn:
-      return fmt::format("{} in {}", pair_operand(selector), list_of(selector.values));
+      return fmt::format("has({}) && {} in {}", path("model"), pair_operand(), list_of(selector.values));
     case Selector::Op::kContainsAny:
-      return fmt::format("{}.exists(t, {}.contains(t))", list_of(selector.values), lowered(selector));
+      return contains_text(selector);
     case Selector::Op::kContainsNone:
-      return fmt::format("!{}.exists(t, {}.contains(t))", list_of(selector.values), lowered(selector));
+      return fmt::format("!({})", contains_text(selector));
   }
   return {};
 }

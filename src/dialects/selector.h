@@ -23,7 +23,7 @@ struct Selector {
   Op op = Op::kEquals;
   std::string attribute;  // "model"
   std::vector<std::string> values;
-  std::string otherwise;  // in place of an absent attribute
+  std::string otherwise;  // in place of an absent attribute; not of kContains* and kPairIn, where absent is no match
   std::string prefix;     // written before the attribute before it is compared; kContains* only
   friend bool operator==(const Selector&, const Selector&) = default;
 };

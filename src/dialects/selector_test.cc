@@ -23,7 +23,7 @@ TEST(Selector, TextAndBack) {
   EXPECT_EQ(parse_selector(selector_text(equals)), equals);
   EXPECT_EQ(
       selector_text({Op::kContainsNone, "model", {"a100"}, "", ""}),
-      R"(!["a100"].exists(t, device.attributes["accelerator.heddle.dev"].?model.orValue("").lowerAscii().contains(t)))");
+      R"(!(has(device.attributes["accelerator.heddle.dev"].model) && ["a100"].exists(t, device.attributes["accelerator.heddle.dev"].model.lowerAscii().contains(t))))");
 }
 
 TEST(Selector, AnythingElseIsNotOurs) {

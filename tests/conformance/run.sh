@@ -53,7 +53,7 @@ run "every gate" ./structured/ -run '^TestHeddleAllocator$'
 HEDDLE_CONFORMANCE=default run "default gates" ./structured/ -run '^TestHeddleAllocator$'
 run "consumable capacity" ./structured/internal/incubating/ -run '^TestConsumableCapacity$'
 run "numbers" ./numbers/ -run '^TestHeddleNumbers$'
-run "selectors" ./cel/ -run '^TestHeddleCEL$'
+run "selectors" ./cel/ -run '^TestHeddle(CEL|Selectors)$'
 cd "$here/mig"
 CGO_CFLAGS=-w run "MIG tables" .
 # Cases are the second level of names, and all below in the table for consumable capacity.
