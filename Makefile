@@ -53,7 +53,7 @@ fuzz: ## every fuzz target for an hour (FUZZ_SECONDS)
 	@tools/setup.sh test
 	@tools/fuzz.sh "$${FUZZ_SECONDS:-3600}"
 
-soak: ## random allocation problems (ALLOCATOR_CASES), random histories of placement (PLACEMENT_EVENTS), deaths and random programs under the guard (GUARD_DEATHS, GUARD_STEPS), and parts of a standalone Heddle killed under load (SOAK_SECONDS)
+soak: ## the thread sanitizer, random allocation problems (ALLOCATOR_CASES), random histories of placement (PLACEMENT_EVENTS), deaths and random programs under the guard (GUARD_DEATHS, GUARD_STEPS), and parts of a standalone Heddle killed under load (SOAK_SECONDS)
 	@tools/setup.sh test
 	@tools/build.sh release heddle-standalone allocator_random_test placement_test guard_files_test guard_limits_test guard_random_test
 	@HEDDLE_ALLOCATOR_CASES="$${ALLOCATOR_CASES:-100000}" build/release/test/allocator_random_test --gtest_brief=1
@@ -61,6 +61,7 @@ soak: ## random allocation problems (ALLOCATOR_CASES), random histories of place
 	@HEDDLE_GUARD_DEATHS="$${GUARD_DEATHS:-100000}" build/release/test/guard_files_test --gtest_filter='*KilledProcesses*'
 	@HEDDLE_GUARD_DEATHS="$$(($${GUARD_DEATHS:-100000} / 50))" build/release/test/guard_limits_test --gtest_filter='*KilledAtRandom*'
 	@HEDDLE_GUARD_STEPS="$${GUARD_STEPS:-100000}" build/release/test/guard_random_test --gtest_brief=1
+	@tools/sanitize.sh tsan
 	@tests/standalone/soak.py --seconds "$${SOAK_SECONDS:-600}"
 
 bench: ## every benchmark, into build/bench/results.json

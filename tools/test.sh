@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything that must hold before a change lands: release build, all its tests, lint, the unit tests under the address,
-# undefined-behaviour and thread sanitizers, and the tests on a real cluster. The last line is "N passed, N failed".
+# Everything that must hold before a change lands: release build, all its tests, lint, the unit tests under the address
+# and undefined-behaviour sanitizers, and the tests on a real cluster. The last line is "N passed, N failed".
 #
 #   tools/test.sh [--no-cluster]
 #   JOBS           parallel jobs (default: all cores)
@@ -120,12 +120,6 @@ JOBS=$jobs tools/sanitize.sh asan --repeat until-pass:2 >"$logs/asan.log" 2>&1
 tail -25 "$logs/asan.log"
 name_second_tries "$logs/asan.log"
 count_ctest asan "$logs/asan.log"
-
-say "tests of code with threads under the thread sanitizer"
-JOBS=$jobs tools/sanitize.sh tsan --repeat until-pass:2 >"$logs/tsan.log" 2>&1
-tail -25 "$logs/tsan.log"
-name_second_tries "$logs/tsan.log"
-count_ctest tsan "$logs/tsan.log"
 
 if [ -n "$cluster_build" ]; then
   say "waiting for the Kubernetes build"
