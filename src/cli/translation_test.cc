@@ -26,6 +26,8 @@ TEST(YamlToJson, KeepsTypes) {
 
 TEST(YamlToJson, RefusesBadAndHugeInput) {
   EXPECT_THAT(yaml_to_json("a: [1").error().text(), HasSubstr("line"));
+  EXPECT_THAT(yaml_to_json("{a: b}, c").error().text(), HasSubstr("may follow the end of a document"));
+  EXPECT_EQ(yaml_to_json("---\n---\na: 1\n---\n{b: 2}\n...\n")->size(), 2U);
   EXPECT_FALSE(yaml_to_json("? [a]\n: b\n"));
   std::string bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n";
   for (int i = 1; i < 9; ++i) {
