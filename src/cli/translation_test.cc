@@ -41,8 +41,8 @@ TEST(YamlToJson, RefusesBadAndHugeInput) {
 }
 
 const catalog::Requests& rules() {
-  static const catalog::Requests kRules = catalog::Requests::built_in().value();
-  return kRules;
+  static const catalog::Requests rules = catalog::Requests::built_in().value();
+  return rules;
 }
 
 Result<TranslatedList> translate_manifest(const std::string& manifest) {
