@@ -12,22 +12,7 @@ using model::ResourceSlice;
 using PoolKey = std::pair<std::string, std::string>;                   // driver, pool
 using DeviceName = std::tuple<std::string, std::string, std::string>;  // driver, pool, device
 
-bool sees(const model::Node& node, const NodeScope& scope) {
-  switch (scope.kind) {
-    case NodeScope::Kind::kNode:
-      return scope.node == node.meta.name;
-    case NodeScope::Kind::kAllNodes:
-      return true;
-    case NodeScope::Kind::kSelector:
-      return model::matches(scope.selector, node);
-    case NodeScope::Kind::kUnknown:
-    case NodeScope::Kind::kPerDevice:
-      return false;
-  }
-  return false;
-}
-
-bool sees(const model::Node& node, const ResourceSlice& slice) {
+bool reaches(const model::Node& node, const ResourceSlice& slice) {
   if (slice.scope.kind != NodeScope::Kind::kPerDevice) return sees(node, slice.scope);
   return std::any_of(slice.devices.begin(), slice.devices.end(),
                      [&](const model::Device& device) { return sees(node, device.scope); });
@@ -57,6 +42,21 @@ struct Holding {
 
 }  // namespace
 
+bool sees(const model::Node& node, const NodeScope& scope) {
+  switch (scope.kind) {
+    case NodeScope::Kind::kNode:
+      return scope.node == node.meta.name;
+    case NodeScope::Kind::kAllNodes:
+      return true;
+    case NodeScope::Kind::kSelector:
+      return model::matches(scope.selector, node);
+    case NodeScope::Kind::kUnknown:
+    case NodeScope::Kind::kPerDevice:
+      return false;
+  }
+  return false;
+}
+
 class PoolGatherer {
  public:
   PoolGatherer(const NodeInput& input, NodePools& out) : input_(input), out_(out) {}
@@ -67,7 +67,7 @@ class PoolGatherer {
     HEDDLE_CHECK_OK(read_allocated());
     std::map<PoolKey, std::vector<const ResourceSlice*>> relevant;
     for (const ResourceSlice* slice : input_.slices) {
-      if (!ignored(*slice) && sees(*input_.node, *slice)) relevant[{slice->driver, slice->pool}].push_back(slice);
+      if (!ignored(*slice) && reaches(*input_.node, *slice)) relevant[{slice->driver, slice->pool}].push_back(slice);
     }
     for (auto& [key, slices] : relevant) HEDDLE_CHECK_OK(add_pool(key, std::move(slices)));
     std::stable_sort(out_.view_.pools.begin(), out_.view_.pools.end(), [](const PoolView& a, const PoolView& b) {

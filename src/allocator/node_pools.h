@@ -20,6 +20,9 @@
 
 namespace heddle::allocator {
 
+// Whether devices of this scope are within reach of the node; a scope that each device states for itself is not.
+[[nodiscard]] bool sees(const model::Node& node, const model::NodeScope& scope);
+
 struct NodeInput {
   const model::Node* node = nullptr;
   std::vector<const model::ResourceSlice*> slices;

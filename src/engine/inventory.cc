@@ -4,6 +4,8 @@
 #include <limits>
 #include <tuple>
 
+#include "allocator/node_pools.h"
+
 namespace heddle::engine {
 namespace {
 
@@ -17,21 +19,6 @@ std::map<std::string, int64_t> amounts_of(const model::ResourceList& list) {
     amounts[name] = amount.value_or(quantity.sign() < 0 ? 0 : std::numeric_limits<int64_t>::max());
   }
   return amounts;
-}
-
-bool sees(const model::Node& node, const NodeScope& scope) {
-  switch (scope.kind) {
-    case NodeScope::Kind::kNode:
-      return scope.node == node.meta.name;
-    case NodeScope::Kind::kAllNodes:
-      return true;
-    case NodeScope::Kind::kSelector:
-      return model::matches(scope.selector, node);
-    case NodeScope::Kind::kUnknown:
-    case NodeScope::Kind::kPerDevice:
-      return false;
-  }
-  return false;
 }
 
 bool same_capacity(const allocator::Shape& a, const allocator::Shape& b) {
@@ -302,9 +289,9 @@ void Inventory::update_view(const Pool& pool, NodeEntry& node) {
   allocator::PoolView view{.pool = &pool.info, .devices = {}};
   bool relevant = false;
   for (const DeviceInfo& device : pool.devices) {
-    if (sees(node.node, *device.scope)) view.devices.push_back(&device);
+    if (allocator::sees(node.node, *device.scope)) view.devices.push_back(&device);
   }
-  for (const auto& [name, slice] : pool.slices) relevant = relevant || sees(node.node, slice.object.scope);
+  for (const auto& [name, slice] : pool.slices) relevant = relevant || allocator::sees(node.node, slice.object.scope);
   if (!relevant && view.devices.empty()) return;
   const auto place = std::upper_bound(views.begin(), views.end(), view,
                                       [](const auto& a, const auto& b) { return view_order(a) < view_order(b); });
