@@ -59,7 +59,7 @@ struct SyntaxTree {
   }
 };
 
-inline constexpr size_t kMaxExpressionBytes = 10 * 1024;
+inline constexpr size_t kMaxExpressionBytes = size_t{10} * 1024;
 inline constexpr int kMaxDepth = 250;
 
 // The accumulator of macros; no user can write this name.
