@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/quantity.h"
+#include "base/yaml.h"
 
 namespace heddle::catalog {
 
@@ -265,8 +266,10 @@ Result<std::unique_ptr<Tree>> Tree::parse(std::string_view text, std::string fil
   const auto refuse = [&](int64_t line, std::string_view what) {
     return fail(Code::kInvalidArgument, fmt::format("{}:{}: {}", tree->file_, line, what));
   };
+  const std::string whole(text);
+  if (const auto trouble = yaml_trouble(whole)) return refuse(trouble->line, trouble->what);
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
+    const std::vector<YAML::Node> documents = YAML::LoadAll(whole);
     if (documents.size() != 1 || !documents.front().IsMap()) return refuse(1, "must be one YAML map");
     int64_t budget = kMaxNodes;
     tree->root_ = std::make_unique<TreeNode>(convert(documents.front(), 0, budget));

@@ -109,6 +109,7 @@ TEST(Reader, RefusesWhatIsNotOneMap) {
       {"a: 1\n---\nb: 2", "must be one YAML map"},
       {"a: 1\nb: 2\na: 3", "x.yaml:3: the key 'a' is there twice"},
       {"a: [", "x.yaml:1: "},
+      {"\n{a: b}, c", "x.yaml:2: nothing may follow the end of a document"},  // yaml-cpp 0.7 alone reads it for ever
       {"? [a]\n: 1", "a key that is not a text"},
       {deep, "nested more than 32 levels deep"},
       {bomb, "more than a million values"},

@@ -84,6 +84,7 @@ struct Restrictions {
 
 // Keys that together make one request. All names in one list mean the same; the first is the one to recommend.
 struct Family {
+  std::string place;  // file, line and field, for messages
   std::string vendor;
   std::string id;       // unique within the vendor
   std::string dialect;  // "HAMi", "Volcano vGPU", ...
@@ -176,8 +177,9 @@ struct RequestVendor {
 
 class Requests {
  public:
-  // Errors: kInvalidArgument, one line a trouble with file, line and field; also for a key that two families claim.
-  // hardware: where the templates of a hard split come from.
+  // A later file takes the place of an earlier one of the same vendor. Errors: kInvalidArgument, one line a trouble
+  // with file, line and field; also for a key that two vendors claim. hardware: where the templates of a hard split
+  // come from.
   static Result<Requests> load(const std::vector<InputFile>& files, const Catalog& hardware);
   // Those of this program.
   static Result<Requests> built_in();

@@ -86,9 +86,9 @@ TEST(Requests, BadFilesAreRefusedByName) {
   EXPECT_THAT(trouble(start + family, "w"), HasSubstr("name of its folder"));
   EXPECT_THAT(trouble(start + "families:\n- {id: a, dialect: d, noun: n, request: r}\n"), HasSubstr("needs count"));
   EXPECT_THAT(trouble(start + family + "- {id: b, dialect: d, noun: n, request: r, count: v.com/a}\n"),
-              HasSubstr("claimed twice"));
+              HasSubstr("has a meaning already, by families[0].count; name it once"));
   EXPECT_THAT(trouble(start + "families:\n- {id: a, dialect: d, noun: n, request: r, count: w.com/a}\n"),
-              HasSubstr("no domain"));
+              HasSubstr("lies in none of the file's `domains`"));
   EXPECT_THAT(trouble(start + "families:\n- {id: a, dialect: d, noun: n, request: r, count: v.com/a, several: two}\n"),
               HasSubstr("shares, whole, whole-only"));
   EXPECT_THAT(trouble(start + "families:\n- {id: a, dialect: d, noun: n, request: r, count: v.com/a, cuont: b}\n"),

@@ -282,12 +282,13 @@ CLI::App* add_catalog(CLI::App& app, Raw& raw) {
   verb->add_option("action", raw.catalog_words, "list, show VENDOR[/MODEL], or validate FILE...")
       ->required()
       ->expected(1, 1000);
-  verb->add_option("--catalog", raw.catalog.folder,
-                   "Folder with VENDOR/hardware.yaml files that extend the built-in catalogue");
+  verb->add_option(
+      "--catalog", raw.catalog.folder,
+      "Folder with VENDOR/hardware.yaml and VENDOR/requests.yaml files that extend the built-in catalogue");
   verb->add_option("-o,--output", raw.output, "table or json")->check(one_of({"table", "json"}));
   verb->footer(
       "Examples:\n  heddle catalog list\n  heddle catalog show nvidia/A100-40GB\n"
-      "  heddle catalog validate ./catalog/nvidia/hardware.yaml\n\n"
+      "  heddle catalog validate ./catalog/mine/hardware.yaml ./catalog/mine/requests.yaml\n\n"
       "Exit 2 for a vendor or model that the catalogue does not have, and for a file that is not valid. "
       "docs/vendors.md shows the same data as a page.");
   return verb;

@@ -1,24 +1,43 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
+#include "base/file.h"
 #include "cli/catalog_text.h"
 #include "cli/verbs.h"
 
 namespace heddle::cli {
 namespace {
 
-int validate(const CatalogArgs& args) {
-  std::vector<ValidatedFile> files;
-  int code = 0;
-  for (const std::string& file : args.files) {
-    const auto text = read_input(file);
-    if (!text) return report(text.error());
-    auto validated = validate_catalog_file(file, *text);
-    if (!validated) return report(validated.error());
-    if (!validated->troubles.empty()) code = kNo;
-    files.push_back(std::move(*validated));
+// The hardware.yaml beside a requests file, unless it is to be validated itself.
+Result<std::vector<CatalogFile>> beside(const std::vector<std::string>& files) {
+  std::vector<CatalogFile> out;
+  for (const std::string& file : files) {
+    const size_t name = file.rfind('/') + 1;
+    const std::string path = file.substr(0, name) + "hardware.yaml";
+    if (file.compare(name, 8, "requests") != 0 || !file_exists(path)) continue;
+    if (std::ranges::find(files, path) != files.end()) continue;
+    HEDDLE_TRY(std::string text, read_input(path));
+    out.push_back({path, std::move(text)});
   }
+  return out;
+}
+
+int validate(const CatalogArgs& args) {
+  std::vector<CatalogFile> texts;
+  for (const std::string& file : args.files) {
+    auto text = read_input(file);
+    if (!text) return report(text.error());
+    texts.push_back({file, std::move(*text)});
+  }
+  const auto context = beside(args.files);
+  if (!context) return report(context.error());
+  const auto validated = validate_catalog_files(texts, *context);
+  if (!validated) return report(validated.error());
+  const std::vector<ValidatedFile>& files = *validated;
+  const bool valid = std::ranges::all_of(files, [](const ValidatedFile& file) { return file.troubles.empty(); });
+  const int code = valid ? 0 : kNo;
   if (args.output == Output::kJson) {
     fmt::print("{}", validation_json(files));
     return code;

@@ -8,6 +8,7 @@
 
 #include "base/quantity.h"
 #include "catalog/reader.h"
+#include "catalog/requests.h"
 
 namespace heddle::cli {
 namespace {
@@ -356,6 +357,27 @@ std::vector<std::string> names_of(const std::vector<T>& items) {
   return names;
 }
 
+std::string base_name(const CatalogFile& file) {
+  return file.file.substr(file.file.rfind('/') + 1);
+}
+
+bool is_hardware(const CatalogFile& file) {
+  return base_name(file).starts_with("hardware");
+}
+
+bool is_requests(const CatalogFile& file) {
+  return base_name(file).starts_with("requests");
+}
+
+// The vendor of a requests file is its folder's name; one that is given without a folder may be any.
+catalog::InputFile input_file(const CatalogFile& file) {
+  const size_t slash = file.file.rfind('/');
+  std::string folder = slash == std::string::npos ? "" : file.file.substr(0, slash);
+  folder.erase(0, folder.rfind('/') + 1);
+  if (folder == "." || folder == "..") folder.clear();
+  return {file.file, folder, file.text};
+}
+
 }  // namespace
 
 std::string catalog_list(const Catalog& catalog, Output output) {
@@ -392,18 +414,37 @@ Result<std::string> catalog_show(const Catalog& catalog, const std::string& what
   return output == Output::kJson ? model_json(*vendor, *model).dump(2) + "\n" : model_text(*vendor, *model);
 }
 
-Result<ValidatedFile> validate_catalog_file(const std::string& file, const std::string& text) {
-  const std::string name = file.substr(file.rfind('/') + 1);
-  if (!name.starts_with("hardware")) {
-    return fail(Code::kInvalidArgument, "the name must begin with 'hardware', so that it is clear what it holds", file);
+Result<std::vector<ValidatedFile>> validate_catalog_files(const std::vector<CatalogFile>& files,
+                                                          const std::vector<CatalogFile>& context) {
+  for (const CatalogFile& file : files) {
+    if (is_hardware(file) || is_requests(file)) continue;
+    return fail(Code::kInvalidArgument,
+                "the name must begin with 'hardware' or 'requests', so that it is clear what it holds", file.file);
   }
-  std::vector<catalog::InputFile> files = catalog::embedded_inputs("hardware.yaml");
-  files.push_back({file, "", text});
-  ValidatedFile out{.file = file, .troubles = {}};
-  const auto loaded = Catalog::load(files);
-  if (loaded) return out;
-  std::istringstream lines(loaded.error().text());
-  for (std::string line; std::getline(lines, line);) out.troubles.push_back(line);
+  std::vector<catalog::InputFile> hardware = catalog::embedded_inputs("hardware.yaml");
+  const size_t built_in = hardware.size();
+  for (const CatalogFile& file : context) hardware.push_back(input_file(file));
+  if (!Catalog::load(hardware)) hardware.resize(built_in);
+  std::vector<ValidatedFile> out(files.size());
+  // Hardware first, because requests may name its models. A file with troubles is no part of what follows.
+  const auto check = [&](std::vector<catalog::InputFile>& before, size_t i, const auto& load) {
+    out[i].file = files[i].file;
+    before.push_back(input_file(files[i]));
+    const auto loaded = load(before);
+    if (loaded) return;
+    before.pop_back();
+    std::istringstream lines(loaded.error().text());
+    for (std::string line; std::getline(lines, line);) out[i].troubles.push_back(line);
+  };
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (is_hardware(files[i])) check(hardware, i, [](const auto& all) { return Catalog::load(all); });
+  }
+  HEDDLE_TRY(const Catalog models, Catalog::load(hardware));
+  std::vector<catalog::InputFile> requests = catalog::embedded_inputs("requests.yaml");
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (is_requests(files[i]))
+      check(requests, i, [&](const auto& all) { return catalog::Requests::load(all, models); });
+  }
   return out;
 }
 

@@ -17,14 +17,21 @@ std::string catalog_list(const catalog::Catalog& catalog, Output output);
 // Errors: kNotFound with the nearest known name.
 Result<std::string> catalog_show(const catalog::Catalog& catalog, const std::string& what, Output output);
 
+struct CatalogFile {
+  std::string file;  // its name tells what it is: hardware*.yaml or requests*.yaml; its folder is the vendor
+  std::string text;
+};
+
 struct ValidatedFile {
   std::string file;
   std::vector<std::string> troubles;  // empty: valid
 };
 
-// One catalogue file's text, as a file of an administrator's folder would be read: on top of the built-in catalogue.
-// Errors: kInvalidArgument when the name does not tell what the file is.
-Result<ValidatedFile> validate_catalog_file(const std::string& file, const std::string& text);
+// Files of the catalogue, as they would be read from an administrator's folder: on top of the built-in catalogue, and
+// requests with the hardware that is given beside them. context: hardware files that are only read for that. Errors:
+// kInvalidArgument when a name does not tell what the file is.
+Result<std::vector<ValidatedFile>> validate_catalog_files(const std::vector<CatalogFile>& files,
+                                                          const std::vector<CatalogFile>& context = {});
 std::string validation_json(const std::vector<ValidatedFile>& files);
 
 }  // namespace heddle::cli

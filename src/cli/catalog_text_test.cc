@@ -52,6 +52,11 @@ class Folder {
   std::string path_;
 };
 
+std::vector<std::string> troubles_of(const std::string& file, const std::string& text) {
+  const auto checked = validate_catalog_files({{file, text}});
+  return checked ? checked->front().troubles : std::vector{"error: " + checked.error().text()};
+}
+
 TEST(CatalogText, ListsVendorsOnALineEach) {
   const auto catalog = Catalog::built_in();
   const std::string text = catalog_list(*catalog, Output::kTable);
@@ -119,25 +124,125 @@ TEST(CatalogText, ANewModelOfAFolderIsShownAndValidated) {
   EXPECT_THAT(catalog_list(*catalog, Output::kTable), HasSubstr("X900"));
   EXPECT_FALSE(Catalog::with_folder(folder.path() + "/none"));
 
-  const auto valid = validate_catalog_file(folder.path() + "/nvidia/hardware.yaml", kNewModel);
-  ASSERT_TRUE(valid) << valid.error().text();
-  EXPECT_THAT(valid->troubles, ElementsAre());
+  EXPECT_THAT(troubles_of(folder.path() + "/nvidia/hardware.yaml", kNewModel), ElementsAre());
 }
 
 TEST(CatalogText, ValidationListsEveryTrouble) {
   std::string text = kNewModel;
   text.replace(text.find("memory: 128Gi"), 6, "memori");
   text.replace(text.find("partitions: x900"), 16, "partitions: x901");
-  const auto checked = validate_catalog_file("d/hardware.yaml", text);
-  ASSERT_TRUE(checked);
-  EXPECT_THAT(checked->troubles,
-              ElementsAre("d/hardware.yaml:16: models[0].memori: is not a known key; did you mean 'memory'?"));
-  const auto later = validate_catalog_file("hardware.yaml", std::string(kNewModel) +
-                                                                "systems: [{name: s, kind: node, "
-                                                                "models: [X9], source: lab}]\n");
-  EXPECT_THAT(later->troubles, ElementsAre("nvidia: systems s: there is no model 'X9'"));
-  EXPECT_THAT(Json::parse(validation_json({*later}))["files"][0]["valid"], false);
-  EXPECT_EQ(validate_catalog_file("new.yaml", text).error().code, Code::kInvalidArgument);
+  EXPECT_THAT(troubles_of("d/nvidia/hardware.yaml", text),
+              ElementsAre("d/nvidia/hardware.yaml:16: models[0].memori: is not a known key; did you mean 'memory'?"));
+  const auto later =
+      validate_catalog_files({{"hardware.yaml", std::string(kNewModel) + "systems: [{name: s, kind: node, "
+                                                                         "models: [X9], source: lab}]\n"}});
+  ASSERT_TRUE(later);
+  EXPECT_THAT(later->front().troubles, ElementsAre("nvidia: systems s: there is no model 'X9'"));
+  EXPECT_THAT(Json::parse(validation_json(*later))["files"][0]["valid"], false);
+  EXPECT_EQ(validate_catalog_files({{"new.yaml", text}}).error().code, Code::kInvalidArgument);
+}
+
+constexpr const char* kNewRequests =
+    "vendor: mine\n"
+    "title: Mine\n"
+    "sources: [our own plugin]\n"
+    "domains: [{prefix: mine.com/}]\n"
+    "families:\n"
+    "- id: card\n"
+    "  dialect: ours\n"
+    "  noun: card\n"
+    "  request: card\n"
+    "  count: mine.com/card\n"
+    "  memory: {keys: mine.com/card-memory, unit: 1Mi}\n";
+
+TEST(CatalogText, ValidatesRequestsToo) {
+  EXPECT_THAT(troubles_of("c/mine/requests.yaml", kNewRequests), ElementsAre());
+  EXPECT_THAT(troubles_of("requests-new.yaml", kNewRequests), ElementsAre()) << "without a folder any vendor will do";
+  for (const catalog::InputFile& file : catalog::embedded_inputs("requests.yaml")) {
+    EXPECT_THAT(troubles_of(file.vendor + "/requests.yaml", file.text), ElementsAre()) << file.name;
+  }
+}
+
+// Every rule of the form, each with where and what to write instead.
+TEST(CatalogText, SaysWhereRequestsAreWrongAndWhatToWrite) {
+  struct Case {
+    const char* from;
+    const char* to;
+    const char* said;
+  };
+  const Case cases[] = {
+      {"vendor: mine", "vendor: Mine", ":1: vendor: \"Mine\" must be up to 63 small letters, digits and '-'"},
+      {"vendor: mine", "vendor: other", ":1: vendor: must be the name of its folder, mine"},
+      {"prefix: mine.com/", "prefix: mine.com", ":4: domains[0].prefix: must end with /"},
+      {"{prefix: mine.com/}", "{prefix: mine.com/, starts: [gpu]}",
+       ":10: families[0].count: \"mine.com/card\" lies in none of the file's `domains`; add its prefix, or its "
+       "beginning to `starts`"},
+      {"{prefix: mine.com/}", "{prefix: mine.com/, foreign: [card]}",
+       ":10: families[0].count: \"mine.com/card\" lies in"},
+      {"request: card", "request: Card", ":9: families[0].request: \"Card\" must be up to 63 small letters"},
+      {"count: mine.com/card", "count: card", ":10: families[0].count: \"card\" is no name of an extended resource"},
+      {"count: mine.com/card", "count: [mine.com/card, mine.com/a b]",
+       ":10: families[0].count[1]: \"mine.com/a b\" is no name of an extended resource; write it as"},
+      {"mine.com/card-memory", "mine.com/card",
+       ":11: families[0].memory.keys: \"mine.com/card\" has a meaning already, by families[0].count; name it once"},
+      {"unit: 1Mi", "unit: 1500Ki", ":11: families[0].memory.unit: must be whole MiB"},
+      {"unit: 1Mi", "unit: 1Mi, values: [2, 2]",
+       ":11: families[0].memory.values[1]: must be larger than the one before"},
+      {"unit: 1Mi", "unit: 1Mi, steps: [{units: 2, cores: 1}, {units: 1, cores: 2}]",
+       ":11: families[0].memory.steps[1].units: must be larger"},
+      {"unit: 1Mi}", "unit: 1Mi}\n  cores: {keys: mine.com/c, from: 9, to: 4, default: none}",
+       ":12: families[0].cores.from: must be at most `to`, 4"},
+      {"unit: 1Mi}", "unit: 1Mi}\n  soft-split: {annotation: a, value: b}",
+       ":12: families[0].soft-split: has no meaning without `hard-split`; leave it out"},
+      {"unit: 1Mi}", "unit: 1Mi}\n  hard-split: X1",
+       ":12: families[0].hard-split: the hardware of mine has no model \"X1\" with memory, compute and templates; add"},
+      {"unit: 1Mi}", "unit: 1Mi}\n- {id: card, dialect: d, noun: n, request: r, count: mine.com/x}",
+       ":12: families[1].id: \"card\" is there twice; each needs its own"},
+      {"unit: 1Mi}",
+       "unit: 1Mi}\npartitions: [{id: p, dialect: d, noun: n, request: r, prefixes: [x.com/p-], rule: mig}]",
+       ":12: partitions[0].prefixes: \"x.com/p-\" lies in none"},
+      {"unit: 1Mi}", "unit: 1Mi}\nrefused: [{key: 'x.com/*', why: w, write: w}]",
+       ":12: refused[0].key: \"x.com/\" lies in none"},
+      {"dialect: ours", "dialekt: ours", ":7: families[0].dialekt: is not a known key; did you mean 'dialect'?"},
+      {"domains: [{prefix: mine.com/}]", "domains: [{prefix: mine.com/}, {prefix: nvidia.com/}]", nullptr},
+      {"title: Mine\n", "title: Mine: b\n", ":2: illegal map value"},
+  };
+  for (const Case& c : cases) {
+    std::string text = kNewRequests;
+    text.replace(text.find(c.from), std::string_view(c.from).size(), c.to);
+    const auto troubles = troubles_of("c/mine/requests.yaml", text);
+    if (c.said == nullptr) {
+      EXPECT_THAT(troubles, ElementsAre()) << c.to;
+      continue;
+    }
+    EXPECT_THAT(troubles, testing::Contains(HasSubstr("c/mine/requests.yaml" + std::string(c.said)))) << c.to;
+  }
+}
+
+TEST(CatalogText, AKeyOfAnotherVendorIsNamedWithBothPlaces) {
+  std::string text = kNewRequests;
+  text.replace(text.find("mine.com/}"), 10, "nvidia.com/}");
+  text.replace(text.find("mine.com/card\n"), 13, "nvidia.com/gpu");
+  text.replace(text.find("mine.com/card-memory"), 20, "nvidia.com/mine");
+  EXPECT_THAT(
+      troubles_of("c/mine/requests.yaml", text),
+      ElementsAre(testing::AllOf(HasSubstr("nvidia/requests.yaml:"), HasSubstr("c/mine/requests.yaml:6: families[0]"),
+                                 HasSubstr("\"nvidia.com/gpu\" has a meaning already"))));
+}
+
+TEST(CatalogText, RequestsMayNameModelsOfTheHardwareGivenBeside) {
+  std::string requests = std::string(kNewRequests) + "  hard-split: X900\n";
+  requests.replace(requests.find("mine\n"), 4, "nvidia");
+  EXPECT_EQ(troubles_of("c/nvidia/requests.yaml", requests).size(), 1U);
+  const auto both =
+      validate_catalog_files({{"c/nvidia/requests.yaml", requests}, {"c/nvidia/hardware.yaml", kNewModel}});
+  ASSERT_TRUE(both);
+  EXPECT_THAT((*both)[0].troubles, ElementsAre());
+  EXPECT_THAT((*both)[1].troubles, ElementsAre());
+  const auto context =
+      validate_catalog_files({{"c/nvidia/requests.yaml", requests}}, {{"c/nvidia/hardware.yaml", kNewModel}});
+  ASSERT_TRUE(context);
+  EXPECT_THAT(context->front().troubles, ElementsAre());
 }
 
 }  // namespace

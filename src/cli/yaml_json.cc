@@ -1,12 +1,12 @@
 #include "cli/yaml_json.h"
 
 #include <fmt/format.h>
-#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <sstream>
+
+#include "base/yaml.h"
 
 namespace heddle::cli {
 namespace {
@@ -60,43 +60,14 @@ Json convert(const YAML::Node& node, int depth, int64_t& budget) {
   }
 }
 
-// After a document that ends too early, as in `{a: b}, c`, yaml-cpp 0.7 starts one empty document after the other at
-// the same place, for ever. This throws at the second.
-class Progress : public YAML::EventHandler {
- public:
-  void OnDocumentStart(const YAML::Mark& mark) override {
-    if (mark.pos == last_) throw YAML::ParserException(mark, "nothing may follow the end of a document but '---'");
-    last_ = mark.pos;
-  }
-  void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark& /*mark*/, YAML::anchor_t /*anchor*/) override {}
-  void OnAlias(const YAML::Mark& /*mark*/, YAML::anchor_t /*anchor*/) override {}
-  void OnScalar(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
-                const std::string& /*value*/) override {}
-  void OnSequenceStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
-                       YAML::EmitterStyle::value /*style*/) override {}
-  void OnSequenceEnd() override {}
-  void OnMapStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
-                  YAML::EmitterStyle::value /*style*/) override {}
-  void OnMapEnd() override {}
-
- private:
-  int last_ = -1;
-};
-
-void check_documents(const std::string& text) {
-  std::istringstream stream(text);
-  YAML::Parser parser(stream);
-  Progress progress;
-  while (parser.HandleNextDocument(progress)) {
-  }
-}
-
 }  // namespace
 
 Result<std::vector<std::string>> yaml_to_json(const std::string& text, int64_t max_values) {
+  if (const auto trouble = yaml_trouble(text)) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("line {}, column {}: {}", trouble->line, trouble->column, trouble->what));
+  }
   try {
-    check_documents(text);
     std::vector<std::string> documents;
     for (const auto& document : YAML::LoadAll(text)) {
       if (document.IsNull()) continue;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/yaml.h"
 
 namespace heddle::kube {
 namespace {
@@ -195,6 +196,11 @@ Result<Config> read_kubeconfig(const YAML::Node& root, const std::string& path, 
 
 Result<Config> load_kubeconfig(const std::string& path, const std::string& context) {
   HEDDLE_TRY(const std::string text, read_file(path, kMaxFileBytes));
+  if (const auto trouble = yaml_trouble(text)) {
+    return bad("is not YAML: line " + std::to_string(trouble->line) + ", column " + std::to_string(trouble->column) +
+                   ": " + trouble->what,
+               path);
+  }
   try {
     return read_kubeconfig(YAML::Load(text), path, context);
   } catch (const YAML::Exception& error) {

@@ -121,7 +121,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"no_such_context", "current-context: q\n", Code::kInvalidArgument, "contexts"},
         BadCase{"contexts_is_text", "current-context: q\ncontexts: z\n", Code::kInvalidArgument, "contexts"},
         BadCase{"empty", "", Code::kInvalidArgument, "config"},
-        BadCase{"not_yaml", "a: [", Code::kInvalidArgument, "config"}),
+        BadCase{"not_yaml", "a: [", Code::kInvalidArgument, "config"},
+        BadCase{"text_after_the_end", "\n{a: b}, c", Code::kInvalidArgument,
+                "line 2, column 7: nothing may follow the end of a document"}),
     [](const auto& row) { return std::string(row.param.name); });
 
 TEST(Kubeconfig, TheNamedContextIsUsed) {
