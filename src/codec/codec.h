@@ -13,6 +13,7 @@
 #include "model/claim.h"
 #include "model/device.h"
 #include "model/pod.h"
+#include "model/queue.h"
 #include "model/volume.h"
 
 namespace heddle::codec {
@@ -24,6 +25,11 @@ Result<model::DeviceClass> parse_class(std::string_view json);
 Result<model::ResourceClaim> parse_claim(std::string_view json);
 Result<model::PersistentVolume> parse_volume(std::string_view json);
 Result<model::PersistentVolumeClaim> parse_volume_claim(std::string_view json);
+// Of heddle.dev/v1alpha1; what is in them is checked as far as one object can tell.
+Result<model::AcceleratorQueue> parse_queue(std::string_view json);
+Result<model::AcceleratorTopology> parse_topology(std::string_view json);
+Result<model::AcceleratorReservation> parse_reservation(std::string_view json);
+Result<model::Namespace> parse_namespace(std::string_view json);
 Result<model::ClaimSpec> parse_claim_spec(std::string_view json);
 Result<model::Allocation> parse_allocation(std::string_view json);
 

@@ -79,6 +79,7 @@ CONTROLLER_MAY = [
     ("create", R, "resourceclaims"), ("delete", R, "resourceclaims"), ("update", R, "resourceclaims", "", "", "status"),
     ("update", R, "resourceclaims", "", "", "binding"), ("create", "", "events"),
     ("update", "coordination.k8s.io", "leases", NAMESPACE, "heddle-controller"),
+    ("watch", "heddle.dev", "acceleratorqueues"), ("patch", "heddle.dev", "acceleratorqueues", "", "q", "status"),
     ("update", "", "secrets", NAMESPACE, "heddle-webhook"), ("patch", A, "mutatingwebhookconfigurations", "", "heddle"),
 ]
 CONTROLLER_MAY_NOT = [
@@ -87,6 +88,7 @@ CONTROLLER_MAY_NOT = [
     ("update", "coordination.k8s.io", "leases", "kube-system", "kube-scheduler"),
     ("patch", A, "mutatingwebhookconfigurations", "", "other"), ("create", A, "mutatingwebhookconfigurations"),
     ("update", A, "validatingadmissionpolicies", "", "heddle-ledger"), ("patch", "", "nodes"), ("get", "", "configmaps", "x"),
+    ("create", "heddle.dev", "acceleratorqueues"), ("patch", "heddle.dev", "acceleratorqueues"),
 ]
 AGENT_MAY = [("create", R, "resourceslices"), ("get", R, "resourceclaims", "x"), ("get", "", "nodes"), ("create", "", "events", "x")]
 AGENT_MAY_NOT = [

@@ -10,6 +10,7 @@ from .process import Failed, wait_until
 
 # Kinds that the tests name; everything else is found by discovery when an object of that kind is applied.
 V1, RESOURCE, ADMISSION = "api/v1", "apis/resource.k8s.io/v1", "apis/admissionregistration.k8s.io/v1"
+HEDDLE = "apis/heddle.dev/v1alpha1"
 KINDS = {
     "pods": (V1, True), "events": (V1, True), "secrets": (V1, True), "services": (V1, True), "configmaps": (V1, True),
     "serviceaccounts": (V1, True), "resourcequotas": (V1, True), "namespaces": (V1, False), "nodes": (V1, False),
@@ -21,6 +22,8 @@ KINDS = {
     "clusterrolebindings": ("apis/rbac.authorization.k8s.io/v1", False),
     "mutatingwebhookconfigurations": (ADMISSION, False), "validatingwebhookconfigurations": (ADMISSION, False),
     "validatingadmissionpolicies": (ADMISSION, False),
+    "acceleratorqueues": (HEDDLE, False), "acceleratorreservations": (HEDDLE, False), "acceleratortopologies": (HEDDLE, False),
+    "poddisruptionbudgets": ("apis/policy/v1", True),
 }
 
 

@@ -1,0 +1,106 @@
+// AcceleratorQueue, AcceleratorTopology and AcceleratorReservation of heddle.dev/v1alpha1. What they mean:
+// docs/queueing.md.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/meta.h"
+
+namespace heddle::model {
+
+// What a quota counts, of which devices; an empty filter: any.
+struct QuotaMeter {
+  enum class Counts {
+    kDevices,  // in thousandths; a share counts its part of the device
+    kMemory,   // bytes of device memory
+    kCores,    // percent of a device's compute
+    kBoxes,    // groups of box_devices whole devices of one node
+  };
+  Counts counts = Counts::kDevices;
+  std::string device_class;
+  std::string vendor;
+  std::string model;
+  int64_t box_devices = 0;  // with kBoxes, 2..64
+  friend auto operator<=>(const QuotaMeter&, const QuotaMeter&) = default;
+};
+
+// Absent: nothing guaranteed, no bound. In the unit of the meter.
+struct QueueQuota {
+  QuotaMeter meter;
+  std::optional<int64_t> guaranteed;
+  std::optional<int64_t> limit;
+  std::optional<int64_t> borrowing;
+  std::optional<int64_t> lending;
+  friend bool operator==(const QueueQuota&, const QueueQuota&) = default;
+};
+
+// Both parts must hold. Empty: matches everything.
+struct LabelSelector {
+  std::map<std::string, std::string> match_labels;
+  std::vector<Requirement> match_expressions;  // kIn, kNotIn, kExists, kDoesNotExist
+  friend bool operator==(const LabelSelector&, const LabelSelector&) = default;
+};
+bool matches(const LabelSelector& selector, const std::map<std::string, std::string>& labels);
+
+struct AcceleratorQueueSpec {
+  std::string parent;  // empty: a queue at the top
+  int64_t weight = 1;
+  std::vector<QueueQuota> quotas;
+  std::vector<std::string> namespaces;
+  std::optional<LabelSelector> namespace_selector;
+  friend bool operator==(const AcceleratorQueueSpec&, const AcceleratorQueueSpec&) = default;
+};
+
+// What a queue has used so far, decayed to `at` (queueing::PastUsage).
+struct QueuePast {
+  Time at;
+  int64_t milli_device_seconds = 0;
+  friend bool operator==(const QueuePast&, const QueuePast&) = default;
+};
+
+struct AcceleratorQueue {
+  ObjectMeta meta;
+  AcceleratorQueueSpec spec;
+  std::string spec_json;  // as it came
+  int64_t generation = 0;
+  // Of status: the spec that was in force last, and the past usage.
+  std::optional<AcceleratorQueueSpec> in_force;
+  std::optional<QueuePast> past;
+};
+
+struct TopologyLevel {
+  std::string name;
+  std::string node_label;        // or
+  std::string device_attribute;  // fully qualified
+  friend bool operator==(const TopologyLevel&, const TopologyLevel&) = default;
+};
+
+struct AcceleratorTopology {
+  ObjectMeta meta;
+  std::vector<TopologyLevel> levels;  // narrow to wide
+};
+
+struct AcceleratorReservation {
+  ObjectMeta meta;
+  Time start;
+  Time end;
+  std::map<QuotaMeter, int64_t> amounts;
+  // Who may use it: work of this queue, or of these namespaces; of both where both are named.
+  std::string queue;
+  std::vector<std::string> namespaces;
+};
+
+struct Namespace {
+  ObjectMeta meta;
+};
+
+// "H100 devices", "nvidia memory", "boxes of 8 H100 devices": for sentences, and unique for a meter.
+std::string meter_name(const QuotaMeter& meter);
+std::string_view counts_name(QuotaMeter::Counts counts);
+
+}  // namespace heddle::model
