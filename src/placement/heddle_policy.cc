@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "placement/holes.h"
 #include "placement/ways.h"
@@ -13,7 +14,8 @@ constexpr double kHoleWeight = 8;
 constexpr double kBalanceWeight = 1;
 constexpr double kPressureWeight = 2;
 constexpr double kMaxPressure = 3;
-constexpr double kRoomWeight = 1.0 / 32;
+constexpr double kRoomWeight = 1.0 / 64;
+constexpr double kRoomStock = 12;
 constexpr double kRoomStep = 1.25;
 constexpr double kCardPart = 0.7;  // of the balance
 constexpr double kCpuPart = 0.2;
@@ -30,6 +32,12 @@ Cost to_cost(int64_t cost) {
   return static_cast<Cost>(std::clamp(cost, -kLimit, kLimit));
 }
 
+int idle_cards(const StateView& state) {
+  int idle = 0;
+  while (idle < state.count && state.cards[idle] == kWholeCard) ++idle;
+  return idle;
+}
+
 double ratio(double milli, double other) {
   return other > 0 ? milli / other : 0;
 }
@@ -37,26 +45,44 @@ double ratio(double milli, double other) {
 }  // namespace
 
 std::vector<HeddlePolicy::RoomDemand> HeddlePolicy::room_demand(const Mix& mix) {
-  const auto needs_room = [](const Request& request) { return request.cards > 1 && request.milli == kWholeCard; };
-  std::vector<RoomDemand> demand;
-  int64_t total = 0;
+  struct Sum {
+    double weight = 0;
+    double cpu = 0;
+    double memory = 0;
+    double milli = 0;
+  };
+  std::map<int, Sum> by_cards;
+  double total = 0;
   for (const MixClass& entry : mix.classes) {
-    total += entry.weight * entry.request.card_milli();
-    const int cards = entry.request.cards;
-    const auto same = [cards](const RoomDemand& other) { return other.cards == cards; };
-    if (!needs_room(entry.request) || cards > kMaxCards || std::any_of(demand.begin(), demand.end(), same)) continue;
-    demand.push_back({cards, 0, 0});
+    const Request& request = entry.request;
+    const auto weight = static_cast<double>(entry.weight);
+    total += weight * static_cast<double>(request.card_milli());
+    if (request.cards < 2 || request.cards > kMaxCards || request.milli != kWholeCard) continue;
+    Sum& sum = by_cards[request.cards];
+    sum.weight += weight;
+    sum.cpu += weight * static_cast<double>(request.cpu_milli);
+    sum.memory += weight * static_cast<double>(request.memory_bytes);
+    sum.milli += weight * static_cast<double>(request.card_milli());
   }
-  for (const MixClass& entry : mix.classes) {
-    if (!needs_room(entry.request)) continue;
-    const auto milli = static_cast<double>(entry.weight * entry.request.card_milli());
-    for (RoomDemand& room : demand)
-      room.share += entry.request.cards >= room.cards ? milli / static_cast<double>(total) : 0;
+  std::vector<RoomDemand> demand;
+  for (auto larger = by_cards.begin(); larger != by_cards.end(); ++larger) {
+    const auto& [cards, sum] = *larger;
+    double milli = 0;
+    for (auto it = larger; it != by_cards.end(); ++it) milli += it->second.milli;
+    demand.push_back({cards, rounded(sum.cpu / sum.weight), rounded(sum.memory / sum.weight), milli / total, 0, 0});
   }
   return demand;
 }
 
-void HeddlePolicy::learn(const Mix& mix, const FleetTotals& totals) {
+int64_t HeddlePolicy::rooms(const RoomDemand& demand, int idle, const StateView& state) {
+  int64_t rooms = idle / demand.cards;
+  if (demand.cpu_milli > 0) rooms = std::min(rooms, state.cpu_milli / demand.cpu_milli);
+  if (demand.memory_bytes > 0) rooms = std::min(rooms, state.memory_bytes / demand.memory_bytes);
+  return rooms;
+}
+
+void HeddlePolicy::learn(const Mix& mix, const Fleet& fleet) {
+  const FleetTotals& totals = fleet.totals;
   fragmentation_ = Fragmentation(mix);
   fragmentation_scale_ = mix.total > 0 ? double{kScale} / static_cast<double>(mix.total) : 0;
   const auto sizes = share_sizes(mix, kMaxSizes);
@@ -82,37 +108,33 @@ void HeddlePolicy::learn(const Mix& mix, const FleetTotals& totals) {
   }
   bound_ = bound_demand(mix, totals.card_milli_of_kind.size());
   room_demand_ = room_demand(mix);
-  observe(totals);
+  observe(fleet);
 }
 
-bool HeddlePolicy::follow_rooms(const FleetTotals& totals) {
+bool HeddlePolicy::follow_rooms(const Fleet& fleet) {
   bool changed = false;
-  rooms_worth_.fill(0);
   for (RoomDemand& demand : room_demand_) {
-    double supply = 0;
-    for (int idle = demand.cards; idle <= kMaxCards; ++idle) {
-      const int held = idle / demand.cards * demand.cards;
-      supply += double{kWholeCard} * held * static_cast<double>(totals.nodes_by_idle_cards[static_cast<size_t>(idle)]);
-    }
-    const double needed = demand.share * static_cast<double>(totals.card_milli);
-    const double level = needed <= 0 ? 0 : std::min(kMaxPressure, needed / std::max(1.0, supply));
-    if (level > demand.level * kRoomStep || level * kRoomStep < demand.level) {
-      demand.level = level;
-      changed = true;
-    }
-    const int64_t worth = rounded(kRoomWeight * kScale * kWholeCard * demand.cards * demand.level * demand.level);
-    for (int idle = demand.cards; idle <= kMaxCards; ++idle) {
-      rooms_worth_[static_cast<size_t>(idle)] += worth * (idle / demand.cards);
-    }
+    int64_t supply = 0;
+    for (const StateNodes& nodes : fleet.states)
+      supply += nodes.nodes * rooms(demand, idle_cards(nodes.state), nodes.state);
+    const double expected =
+        demand.share * static_cast<double>(fleet.totals.card_milli) / (double{kWholeCard} * demand.cards);
+    const double needed = expected + kRoomStock * std::sqrt(expected);
+    const double level = std::min(kMaxPressure, needed / std::max(1.0, static_cast<double>(supply)));
+    if (level <= demand.level * kRoomStep && level * kRoomStep >= demand.level) continue;
+    demand.level = level;
+    demand.worth = rounded(kRoomWeight * kScale * kWholeCard * demand.cards * std::pow(level, 3));
+    changed = true;
   }
   return changed;
 }
 
-bool HeddlePolicy::observe(const FleetTotals& totals) {
-  const bool changed = follow_rooms(totals);
-  kind_price_.assign(totals.card_milli_of_kind.size(), 0);
+bool HeddlePolicy::observe(const Fleet& fleet) {
+  const bool changed = follow_rooms(fleet);
+  const std::vector<int64_t>& free_milli = fleet.totals.card_milli_of_kind;
+  kind_price_.assign(free_milli.size(), 0);
   if (bound_.empty()) return changed;
-  const auto levels = pressure_levels(bound_, totals.card_milli_of_kind, kMaxPressure);
+  const auto levels = pressure_levels(bound_, free_milli, kMaxPressure);
   for (size_t kind = 0; kind < levels.size(); ++kind) {
     kind_price_[kind] = kPressureWeight * kScale * levels[kind] * levels[kind];
   }
@@ -133,14 +155,15 @@ int64_t HeddlePolicy::fragmentation(Fragmentation::Room room, const uint16_t* ca
   return rounded(static_cast<double>(fragmentation_.weighted(room, cards, count, total)) * fragmentation_scale_);
 }
 
-int64_t HeddlePolicy::worth(const uint16_t* cards, int count) const {
+int64_t HeddlePolicy::worth(const StateView& state) const {
   int64_t sum = 0;
-  int idle = 0;
-  for (int i = 0; i < count; ++i) {
-    sum += worth_[cards[i]];
-    idle += cards[i] == kWholeCard ? 1 : 0;
+  for (int i = 0; i < state.count; ++i) sum += worth_[state.cards[i]];
+  const int idle = idle_cards(state);
+  for (const RoomDemand& demand : room_demand_) {
+    if (idle < demand.cards) break;
+    sum += demand.worth * rooms(demand, idle, state);
   }
-  return sum + rooms_worth_[static_cast<size_t>(idle)];
+  return sum;
 }
 
 int64_t HeddlePolicy::value(const StateView& state) {
@@ -148,7 +171,7 @@ int64_t HeddlePolicy::value(const StateView& state) {
   for (int i = 0; i < state.count; ++i) total += state.cards[i];
   if (total == 0) return 0;
   const auto room = fragmentation_.room(state.kind, state.cpu_milli, state.memory_bytes);
-  return fragmentation(room, state.cards, state.count, total) - worth(state.cards, state.count) -
+  return fragmentation(room, state.cards, state.count, total) - worth(state) -
          balance(state.cpu_milli, state.memory_bytes, total);
 }
 
@@ -156,23 +179,21 @@ Way HeddlePolicy::cheapest(const StateView& state, int64_t value, const Request&
   int64_t total = -request.card_milli();
   for (int i = 0; i < state.count; ++i) total += state.cards[i];
   if (total == 0) return {to_cost(-value), 0};
-  const int64_t cpu = state.cpu_milli - request.cpu_milli;
-  const int64_t memory = state.memory_bytes - request.memory_bytes;
-  const auto room = fragmentation_.room(state.kind, cpu, memory);
-  const int64_t common = value + balance(cpu, memory, total);
-  if (request.cards == 0) {
-    const int64_t after =
-        fragmentation(room, state.cards, state.count, total) - worth(state.cards, state.count) - common;
-    return {to_cost(after), 0};
-  }
+  StateView after = state;
+  after.cpu_milli -= request.cpu_milli;
+  after.memory_bytes -= request.memory_bytes;
+  const auto room = fragmentation_.room(state.kind, after.cpu_milli, after.memory_bytes);
+  const int64_t common = value + balance(after.cpu_milli, after.memory_bytes, total);
+  const auto cost = [&] {
+    return to_cost(fragmentation(room, after.cards, after.count, total) - worth(after) - common);
+  };
+  if (request.cards == 0) return {cost(), 0};
   Way best;
   Cards left;
+  after.cards = left.milli.data();
   for (int way = next_way(state, request, -1); way >= 0; way = next_way(state, request, way)) {
     take_way(state, request, way, left);
-    const int64_t after =
-        fragmentation(room, left.milli.data(), left.count, total) - worth(left.milli.data(), left.count) - common;
-    const Cost cost = to_cost(after);
-    if (cost < best.cost) best = {cost, way};
+    if (const Cost here = cost(); here < best.cost) best = {here, way};
   }
   return best;
 }

@@ -4,10 +4,13 @@
 //
 // F: fragmentation.h. H: the worth of the holes, holes.h. L: pressure.h, levels cut at 3.
 //
-// R, rooms: a room of q is q idle cards on one node. When pods that need at least q whole cards ask for a part D of all
-// that is asked for, and rooms of q hold a part C of all that is free, a room of q is worth q * 1000 * (D / C)^2 / 32,
-// D / C cut at 3. R is the sum over the q that the mix asks for. So big rooms are kept when they become rare, even
-// where pressure would push small pods into them. D / C is followed in steps of a quarter.
+// R, rooms: a room of q is q idle cards on one node, with the CPU and memory that pods of q cards ask for on average.
+// Pods that need at least q whole cards ask for a part D of all that is asked for, so of what is free n = D * free / q
+// rooms should be of that size, and 12 * sqrt(n) more in stock: where few are expected, a few too many come at times,
+// and a mean alone leaves large pods waiting in steady state. With S rooms there are, a room of q is worth q * 1000 *
+// ((n + 12 * sqrt(n)) / S)^3 / 64, the ratio cut at 3. R is the sum over the q that the mix asks for. So big rooms are
+// kept when they become rare, even where pressure would push small pods into them. The ratio is followed in steps of a
+// quarter.
 //
 // B, balance: how much of the idle
 // cards can be used at the mix's ratio of CPU and memory to cards, a weighted harmonic mean
@@ -30,8 +33,8 @@ class HeddlePolicy final : public Policy {
   // Units of value and cost in one card milli.
   static constexpr int kScale = 256;
 
-  void learn(const Mix& mix, const FleetTotals& totals) override;
-  bool observe(const FleetTotals& totals) override;
+  void learn(const Mix& mix, const Fleet& fleet) override;
+  bool observe(const Fleet& fleet) override;
   [[nodiscard]] int64_t value(const StateView& state) override;
   [[nodiscard]] Way cheapest(const StateView& state, int64_t value, const Request& request) override;
   [[nodiscard]] Cost kind_cost(Kind kind, const Request& request) const override;
@@ -42,7 +45,7 @@ class HeddlePolicy final : public Policy {
  private:
   [[nodiscard]] int64_t fragmentation(Fragmentation::Room room, const uint16_t* cards, int count, int64_t total) const;
   // 8 * H + R in cost units.
-  [[nodiscard]] int64_t worth(const uint16_t* cards, int count) const;
+  [[nodiscard]] int64_t worth(const StateView& state) const;
 
   Fragmentation fragmentation_;
   double fragmentation_scale_ = 0;               // from weighted milli to cost units
@@ -54,14 +57,17 @@ class HeddlePolicy final : public Policy {
 
   struct RoomDemand {
     int cards = 0;
-    double share = 0;  // of all milli asked, by pods that need this many whole cards or more
-    double level = 0;  // D / C as last followed
+    int64_t cpu_milli = 0;     // that pods of this many cards ask for on average
+    int64_t memory_bytes = 0;  // so do they
+    double share = 0;          // of all milli asked, by pods that need this many whole cards or more
+    double level = 0;          // (n + 12 * sqrt(n)) / S as last followed
+    int64_t worth = 0;         // of one room, in cost units
   };
   static std::vector<RoomDemand> room_demand(const Mix& mix);
+  static int64_t rooms(const RoomDemand& demand, int idle, const StateView& state);
   // Follows the levels; true when one has changed.
-  bool follow_rooms(const FleetTotals& totals);
-  std::vector<RoomDemand> room_demand_;
-  std::array<int64_t, kMaxCards + 1> rooms_worth_{};  // R by the number of idle cards
+  bool follow_rooms(const Fleet& fleet);
+  std::vector<RoomDemand> room_demand_;  // by ascending number of cards
 };
 
 }  // namespace heddle::placement

@@ -54,10 +54,6 @@ int64_t free_cards(const Node& node) {
   return sum;
 }
 
-size_t idle_cards(const Node& node) {
-  return static_cast<size_t>(std::count(node.free_milli.begin(), node.free_milli.end(), kWholeCard));
-}
-
 }  // namespace
 
 uint32_t NodeClasses::slot_for(const Node& node) {
@@ -101,7 +97,6 @@ void NodeClasses::enter(NodeId id) {
   totals_.memory_bytes += entry.node.memory_bytes;
   totals_.card_milli += cards;
   totals_.card_milli_of_kind[entry.node.kind] += cards;
-  ++totals_.nodes_by_idle_cards[idle_cards(entry.node)];
   totals_.largest_cpu_milli = std::max(totals_.largest_cpu_milli, entry.node.cpu_milli);
   totals_.largest_card_milli = std::max(totals_.largest_card_milli, cards);
 }
@@ -115,7 +110,6 @@ void NodeClasses::leave(NodeId id) {
   totals_.memory_bytes -= entry.node.memory_bytes;
   totals_.card_milli -= cards;
   totals_.card_milli_of_kind[entry.node.kind] -= cards;
-  --totals_.nodes_by_idle_cards[idle_cards(entry.node)];
   state.nodes.erase(std::lower_bound(state.nodes.begin(), state.nodes.end(), id, std::greater<>()));
   if (!state.nodes.empty()) return;
   const auto [begin, end] = pool.slots_by_hash.equal_range(hash_of(entry.node, state.cards));
@@ -185,6 +179,16 @@ Result<void> NodeClasses::change(const Choice& choice, const Request& request, i
   }
   enter(choice.node);
   return {};
+}
+
+std::vector<StateNodes> NodeClasses::states() const {
+  std::vector<StateNodes> all;
+  for (const KindPool& pool : pools_) {
+    for (const NodeClass& state : pool.classes) {
+      if (!state.nodes.empty()) all.push_back({state.view(), static_cast<int64_t>(state.nodes.size())});
+    }
+  }
+  return all;
 }
 
 }  // namespace heddle::placement

@@ -58,6 +58,8 @@ class NodeClasses {
   [[nodiscard]] uint64_t changes() const { return changes_; }
   // largest_*: of the largest that was ever added.
   [[nodiscard]] const FleetTotals& totals() const { return totals_; }
+  // Valid until the next change. Cost: O(classes).
+  [[nodiscard]] std::vector<StateNodes> states() const;
 
  private:
   struct Entry {

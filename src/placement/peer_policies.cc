@@ -20,7 +20,7 @@ int64_t total_of(const StateView& state) {
 // the change of fragmentation through a sigmoid to a whole number from 0 to 100.
 class FgdPolicy final : public Policy {
  public:
-  void learn(const Mix& mix, const FleetTotals& /*totals*/) override {
+  void learn(const Mix& mix, const Fleet& /*fleet*/) override {
     Mix typical = most_frequent(mix, 95);
     weight_without_cards_ = 0;
     for (MixClass& entry : typical.classes) {
@@ -30,7 +30,7 @@ class FgdPolicy final : public Policy {
     fragmentation_ = Fragmentation(typical);
     total_weight_ = std::max<int64_t>(1, typical.total);
   }
-  bool observe(const FleetTotals& /*totals*/) override { return false; }
+  bool observe(const Fleet& /*fleet*/) override { return false; }
 
   int64_t value(const StateView& state) override {
     const int64_t total = total_of(state);
@@ -72,8 +72,8 @@ class FgdPolicy final : public Policy {
 // Least free CPU and free cards afterwards, each as a part of the largest node's; on the tightest card.
 class BestFitPolicy final : public Policy {
  public:
-  void learn(const Mix& /*mix*/, const FleetTotals& totals) override { totals_ = totals; }
-  bool observe(const FleetTotals& /*totals*/) override { return false; }
+  void learn(const Mix& /*mix*/, const Fleet& fleet) override { totals_ = fleet.totals; }
+  bool observe(const Fleet& /*fleet*/) override { return false; }
   int64_t value(const StateView& /*state*/) override { return 0; }
 
   Way cheapest(const StateView& state, int64_t /*value*/, const Request& request) override {
@@ -98,8 +98,8 @@ class BestFitPolicy final : public Policy {
 // Every node costs the same; the caller draws.
 class RandomPolicy final : public Policy {
  public:
-  void learn(const Mix& /*mix*/, const FleetTotals& /*totals*/) override {}
-  bool observe(const FleetTotals& /*totals*/) override { return false; }
+  void learn(const Mix& /*mix*/, const Fleet& /*fleet*/) override {}
+  bool observe(const Fleet& /*fleet*/) override { return false; }
   int64_t value(const StateView& /*state*/) override { return 0; }
   Way cheapest(const StateView& /*state*/, int64_t /*value*/, const Request& /*request*/) override { return {0, 0}; }
   [[nodiscard]] Cost kind_cost(Kind /*kind*/, const Request& /*request*/) const override { return 0; }

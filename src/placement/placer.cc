@@ -28,7 +28,8 @@ Placer::Placer(PlacerOptions options)
     : options_(std::move(options)), policy_(make_policy(options_.policy)), random_(options_.seed) {}
 
 void Placer::learn(const Mix& mix) {
-  policy_->learn(mix, nodes_.totals());
+  const std::vector<StateNodes> states = nodes_.states();
+  policy_->learn(mix, {nodes_.totals(), states});
   ++estimate_;
 }
 
@@ -36,7 +37,9 @@ void Placer::arrive(RequestId id) {
   if (estimate_ == 0) learn(options_.known_mix.value_or(Mix{}));
   const bool enough = learner_.add(id);
   if (enough && !options_.known_mix) learn(learner_.mix(requests_));
-  if (arrivals_++ % kObserveEvery == 0 && policy_->observe(nodes_.totals())) ++estimate_;
+  if (arrivals_++ % kObserveEvery != 0) return;
+  const std::vector<StateNodes> states = nodes_.states();
+  if (policy_->observe({nodes_.totals(), states})) ++estimate_;
 }
 
 void Placer::refresh(RequestId id, Kind kind, KindCosts& costs) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 
 #include "placement/heddle_policy.h"
@@ -19,7 +20,8 @@ TEST(HeddlePolicy, BalanceIsAWeightedHarmonicMean) {
   // The mix asks for 2 CPU and 10 GiB a card: kc is 0.7 * 2000 / 1000, km 0.7 * 10 GiB / 1000.
   const Mix mix{{{{2000, 10 * kGib, 1, 1000, {}}, 4}}, 4};
   HeddlePolicy policy;
-  policy.learn(mix, {});
+  const FleetTotals nothing;
+  policy.learn(mix, {nothing, {}});
   const double kc = 0.7 * 2;
   const double km = 0.7 * static_cast<double>(10 * kGib) / 1000;
   for (const auto& [cpu, memory, cards] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{
@@ -32,21 +34,25 @@ TEST(HeddlePolicy, BalanceIsAWeightedHarmonicMean) {
 }
 
 TEST(HeddlePolicy, RoomsAreWorthMoreWhenTheyAreRare) {
-  const Mix mix{{{{0, 0, 2, 1000, {}}, 1}, {{0, 0, 1, 1000, {}}, 2}}, 3};  // half of all milli needs two cards
+  const Mix mix{{{{4000, 0, 2, 1000, {}}, 1}, {{0, 0, 1, 1000, {}}, 2}}, 3};  // half of all milli needs two cards
   const std::vector<uint16_t> cards = {1000, 1000};
   const auto worth = [&](int64_t nodes_with_two, int64_t all_cards) {
     HeddlePolicy policy;
     FleetTotals totals;
     totals.card_milli = all_cards * 1000;
-    totals.nodes_by_idle_cards[2] = nodes_with_two;
-    policy.learn(mix, totals);
-    return -policy.value({0, 0, cards.data(), 2, 0});
+    // Only nodes that have the CPU as well are rooms.
+    const std::vector<StateNodes> states = {{{4000, 0, cards.data(), 2, 0}, nodes_with_two},
+                                            {{3999, 0, cards.data(), 2, 0}, 5}};
+    policy.learn(mix, {totals, states});
+    return -policy.value({4000, 0, cards.data(), 2, 0}) + policy.value({3999, 0, cards.data(), 2, 0});
   };
-  const auto room = [](double level) { return 2 * 1000.0 / 32 * level * level * HeddlePolicy::kScale; };
-  const int64_t base = worth(0, 0);  // D / C is 0 while nothing is free
-  EXPECT_NEAR(static_cast<double>(worth(50, 100) - base), room(0.5), 2);
-  EXPECT_NEAR(static_cast<double>(worth(25, 100) - base), room(1), 2);
-  EXPECT_NEAR(static_cast<double>(worth(0, 100) - base), room(3), 2);
+  const auto room = [](double level) { return 2 * 1000.0 / 64 * level * level * level * HeddlePolicy::kScale; };
+  const int64_t base = worth(0, 0);  // nothing is expected while nothing is free
+  // 32 cards free: 8 rooms of two are expected, and 12 * sqrt(8) in stock.
+  const double wanted = 8 + 12 * std::sqrt(8.0);
+  EXPECT_NEAR(static_cast<double>(worth(80, 32) - base), room(wanted / 80), 2);
+  EXPECT_NEAR(static_cast<double>(worth(40, 32) - base), room(wanted / 40), 2);
+  EXPECT_NEAR(static_cast<double>(worth(0, 32) - base), room(3), 2);
 }
 
 TEST(Placer, TakesTheLowestNodeAndCardOfEquals) {
@@ -131,10 +137,12 @@ class Rescan {
  public:
   Rescan(PolicyName name, const std::optional<Mix>& known) : policy_(make_policy(name)), known_(known) {}
 
-  void arrive(RequestId id, const RequestTable& requests, const FleetTotals& totals) {
-    if (arrivals_ == 0) policy_->learn(known_.value_or(Mix{}), totals);
-    if (learner_.add(id) && !known_) policy_->learn(learner_.mix(requests), totals);
-    if (arrivals_++ % 32 == 0) (void)policy_->observe(totals);
+  void arrive(RequestId id, const RequestTable& requests, const NodeClasses& nodes) {
+    const std::vector<StateNodes> states = nodes.states();
+    const Fleet fleet{nodes.totals(), states};
+    if (arrivals_ == 0) policy_->learn(known_.value_or(Mix{}), fleet);
+    if (learner_.add(id) && !known_) policy_->learn(learner_.mix(requests), fleet);
+    if (arrivals_++ % 32 == 0) (void)policy_->observe(fleet);
   }
 
   std::optional<NodeId> choose(const Request& request, const NodeClasses& nodes) {
@@ -239,7 +247,7 @@ TEST_P(RandomHistory, DecidesAsAFullRescanDoes) {
       const Request request = random_request(random);
       const RequestId id = placer.intern(request);
       ASSERT_EQ(requests.intern(request), id);
-      rescan.arrive(id, requests, placer.nodes().totals());
+      rescan.arrive(id, requests, placer.nodes());
       placer.arrive(id);
       const auto choice = placer.choose(id);
       const auto expected = rescan.choose(request, placer.nodes());

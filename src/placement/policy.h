@@ -4,10 +4,10 @@
 // changes. It keeps no record of the fleet. Not thread-safe.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "placement/mix.h"
@@ -24,9 +24,20 @@ struct FleetTotals {
   int64_t memory_bytes = 0;
   int64_t card_milli = 0;
   std::vector<int64_t> card_milli_of_kind;
-  std::array<int64_t, kMaxCards + 1> nodes_by_idle_cards{};  // how many nodes have that many idle whole cards
-  int64_t largest_cpu_milli = 0;                             // of one node
+  int64_t largest_cpu_milli = 0;  // of one node
   int64_t largest_card_milli = 0;
+};
+
+// Nodes of equal state, and how many there are.
+struct StateNodes {
+  StateView state;
+  int64_t nodes = 0;
+};
+
+// The fleet at one moment.
+struct Fleet {
+  const FleetTotals& totals;
+  std::span<const StateNodes> states;  // every node is in one
 };
 
 // The cheapest way to take a request's cards on a node. first: see ways.h; 0 for requests without cards.
@@ -38,10 +49,10 @@ struct Way {
 class Policy {
  public:
   virtual ~Policy() = default;
-  // A new estimate of the mix: every value and cost known so far is void. totals: of the moment.
-  virtual void learn(const Mix& mix, const FleetTotals& totals) = 0;
+  // A new estimate of the mix: every value and cost known so far is void.
+  virtual void learn(const Mix& mix, const Fleet& fleet) = 0;
   // What the fleet has left now. Changes kind_cost(). True: values and costs have changed too, what is known is void.
-  virtual bool observe(const FleetTotals& totals) = 0;
+  virtual bool observe(const Fleet& fleet) = 0;
   // A number that cheapest() wants for the state; the same until they are void.
   [[nodiscard]] virtual int64_t value(const StateView& state) = 0;
   // The cheapest of the ways in which a request that fits can be put on a node. value: of this state.
