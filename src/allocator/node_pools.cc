@@ -1,8 +1,11 @@
 #include "allocator/node_pools.h"
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 #include <tuple>
+
+#include "allocator/shapes.h"
 
 namespace heddle::allocator {
 namespace {
@@ -18,19 +21,52 @@ bool reaches(const model::Node& node, const ResourceSlice& slice) {
                      [&](const model::Device& device) { return sees(node, device.scope); });
 }
 
+bool whole_number(const std::string& text) {
+  int64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, number);
+  return parsed.ec == std::errc() && parsed.ptr == end;
+}
+
+// Why a requirement on labels cannot be understood; empty: it can.
+std::string trouble_of(const model::Requirement& requirement) {
+  using Operator = model::Requirement::Operator;
+  switch (requirement.op) {
+    case Operator::kIn:
+    case Operator::kNotIn:
+      return requirement.values.empty() ? "In and NotIn need a value" : "";
+    case Operator::kExists:
+    case Operator::kDoesNotExist:
+      return requirement.values.empty() ? "" : "Exists and DoesNotExist take no value";
+    case Operator::kGt:
+    case Operator::kLt:
+      return requirement.values.size() == 1 && whole_number(requirement.values[0])
+                 ? ""
+                 : "Gt and Lt need one value, a whole number";
+  }
+  return {};
+}
+
+// Errors: kInvalidArgument for a selector that says nothing about any node, which is not the same as one that does not
+// match.
+Result<void> check_scope(const ResourceSlice& slice) {
+  if (slice.scope.kind != NodeScope::Kind::kSelector) return {};
+  for (const model::NodeSelectorTerm& term : slice.scope.selector.terms) {
+    for (const model::Requirement& requirement : term.match_expressions) {
+      const std::string trouble = trouble_of(requirement);
+      if (trouble.empty()) continue;
+      return fail(Code::kInvalidArgument, "the requirement on " + requirement.key + ": " + trouble,
+                  "ResourceSlice " + slice.meta.name + ": spec.nodeSelector");
+    }
+  }
+  return {};
+}
+
 bool uses_groups(const ResourceSlice& slice) {
   return std::any_of(slice.devices.begin(), slice.devices.end(), [](const model::Device& device) {
     return std::any_of(device.consumes_counters.begin(), device.consumes_counters.end(),
                        [](const auto& consumption) { return !consumption.compatibility_groups.empty(); });
   });
-}
-
-bool same_shape(const Shape& a, const Shape& b) {
-  return a.shared == b.shared &&
-         std::equal(a.capacities.begin(), a.capacities.end(), b.capacities.begin(), b.capacities.end(),
-                    [](const CapacityInfo& left, const CapacityInfo& right) {
-                      return left.name == right.name && left.published == right.published;
-                    });
 }
 
 // What a result holds: by device, the shares and their capacity.
@@ -67,7 +103,9 @@ class PoolGatherer {
     HEDDLE_CHECK_OK(read_allocated());
     std::map<PoolKey, std::vector<const ResourceSlice*>> relevant;
     for (const ResourceSlice* slice : input_.slices) {
-      if (!ignored(*slice) && reaches(*input_.node, *slice)) relevant[{slice->driver, slice->pool}].push_back(slice);
+      if (ignored(*slice)) continue;
+      HEDDLE_CHECK_OK(check_scope(*slice));
+      if (reaches(*input_.node, *slice)) relevant[{slice->driver, slice->pool}].push_back(slice);
     }
     for (auto& [key, slices] : relevant) HEDDLE_CHECK_OK(add_pool(key, std::move(slices)));
     std::stable_sort(out_.view_.pools.begin(), out_.view_.pools.end(), [](const PoolView& a, const PoolView& b) {
@@ -235,7 +273,7 @@ class PoolGatherer {
     info.skip_node_operations = slice.skip_node_operations.empty() ? nullptr : &slice.skip_node_operations;
     auto shape = make_shape(device);
     if (!shape) return fail(shape.error().code, "device " + device.name + ": " + shape.error().message);
-    info.shape = intern(*std::move(shape));
+    info.shape = shapes_.intern(*std::move(shape));
     for (const model::CounterConsumption& consumption : device.consumes_counters) {
       for (const auto& [name, quantity] : consumption.counters) {
         const int64_t index = find_counter(pool, consumption.counter_set, name);
@@ -265,18 +303,10 @@ class PoolGatherer {
     }
   }
 
-  std::shared_ptr<const Shape> intern(Shape shape) {
-    for (const auto& known : out_.shapes_) {
-      if (same_shape(*known, shape)) return known;
-    }
-    shape.id = static_cast<uint32_t>(out_.shapes_.size());
-    out_.shapes_.push_back(std::make_shared<const Shape>(std::move(shape)));
-    return out_.shapes_.back();
-  }
-
   const NodeInput& input_;
   NodePools& out_;
   std::map<DeviceName, Holding> held_;
+  Shapes shapes_;
 };
 
 Result<std::unique_ptr<NodePools>> NodePools::make(const NodeInput& input) {

@@ -49,7 +49,6 @@ class NodePools {
   std::deque<PoolInfo> pools_;
   std::deque<PublishedDevice> published_;
   std::deque<DeviceInfo> devices_;
-  std::vector<std::shared_ptr<const Shape>> shapes_;
 };
 
 }  // namespace heddle::allocator

@@ -7,9 +7,15 @@
 namespace heddle::allocator {
 namespace {
 
+// What is remembered, at most; one more, and all of its kind is forgotten. A compiled expression takes some hundred
+// times its text.
 constexpr size_t kMaxQueries = 4096;
 constexpr size_t kMaxPrograms = 4096;
 constexpr size_t kMaxColumns = 256;
+constexpr size_t kCountedEvery = 64;                   // queries, since counting takes time
+constexpr size_t kMaxText = size_t{1} << 20;           // of all programs, and of all queries
+constexpr size_t kMaxAnswers = size_t{32} << 20;       // of all queries
+constexpr size_t kMaxColumnEntries = size_t{8} << 20;  // of all columns
 
 void append_part(std::string& key, std::string_view part) {
   key += std::to_string(part.size());
@@ -122,6 +128,12 @@ const Query::Part* Query::broken() const {
   return found == parts_.end() ? nullptr : &*found;
 }
 
+size_t Query::text_size() const {
+  size_t size = 0;
+  for (const Part& part : parts_) size += part.selector.program ? part.selector.program->expression().size() : 0;
+  return size;
+}
+
 void Query::forget(uint32_t device_index) {
   if (device_index < known_.size()) known_[device_index] = {};
 }
@@ -143,7 +155,12 @@ CompiledSelector QueryCache::compile(const std::string& expression, cel::Purpose
   } else {
     compiled.error = program.error();
   }
-  if (known.size() >= kMaxPrograms) known.clear();
+  program_text_ += expression.size();
+  if (known.size() >= kMaxPrograms || program_text_ > kMaxText) {
+    selectors_.clear();
+    derived_.clear();
+    program_text_ = expression.size();
+  }
   known.emplace(expression, compiled);
   return compiled;
 }
@@ -154,6 +171,7 @@ std::shared_ptr<Query> QueryCache::get(const model::DeviceClass& device_class, c
   const auto found = queries_.find(key);
   if (found != queries_.end()) return found->second;
   std::vector<Query::Part> parts;
+  parts.reserve(device_class.selectors.size() + request.selectors.size());
   for (size_t i = 0; i < device_class.selectors.size(); ++i) {
     parts.push_back({device_class.meta.name, i, compile(device_class.selectors[i], cel::Purpose::kSelector)});
   }
@@ -163,7 +181,16 @@ std::shared_ptr<Query> QueryCache::get(const model::DeviceClass& device_class, c
   std::vector<model::Toleration> tolerations = request.tolerations;
   tolerations.insert(tolerations.end(), options.own_tolerations.begin(), options.own_tolerations.end());
   auto query = std::make_shared<Query>(std::move(parts), std::move(tolerations), options.forbidden_taints, evaluator_);
-  if (queries_.size() >= kMaxQueries) queries_.clear();
+  const size_t text = query->text_size();
+  size_t answers = 0;
+  if (queries_.size() % kCountedEvery == 0) {
+    for (const auto& [other, kept] : queries_) answers += kept->remembered();
+  }
+  query_text_ += text;
+  if (queries_.size() >= kMaxQueries || query_text_ > kMaxText || answers > kMaxAnswers) {
+    queries_.clear();
+    query_text_ = text;
+  }
   queries_.emplace(std::move(key), query);
   return query;
 }
@@ -183,8 +210,23 @@ const model::AttributeValue* AttributeColumn::look_up(const DeviceInfo& device) 
 std::shared_ptr<AttributeColumn> QueryCache::column(const std::string& name) {
   const auto found = columns_.find(name);
   if (found != columns_.end()) return found->second;
-  if (columns_.size() >= kMaxColumns) columns_.clear();
+  size_t entries = 0;
+  for (const auto& [other, column] : columns_) entries += column->remembered();
+  if (columns_.size() >= kMaxColumns || entries > kMaxColumnEntries) columns_.clear();
   return columns_.emplace(name, std::make_shared<AttributeColumn>(name)).first->second;
+}
+
+QueryCache::Sizes QueryCache::sizes() const {
+  return {.programs = selectors_.size() + derived_.size(),
+          .program_text = program_text_,
+          .queries = queries_.size(),
+          .query_text = query_text_,
+          .columns = columns_.size()};
+}
+
+void QueryCache::clear() {
+  queries_.clear();
+  query_text_ = 0;
 }
 
 void QueryCache::forget_device(uint32_t device_index) {

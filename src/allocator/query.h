@@ -64,6 +64,10 @@ class Query {
   // What went wrong first in evaluations; empty: nothing.
   [[nodiscard]] const std::string& trouble() const { return trouble_; }
   void forget(uint32_t device_index);
+  // Devices that an answer is remembered for.
+  [[nodiscard]] size_t remembered() const { return known_.size(); }
+  // Bytes of its selectors.
+  [[nodiscard]] size_t text_size() const;
 
  private:
   struct Failure {
@@ -101,6 +105,7 @@ class AttributeColumn {
   void forget(uint32_t device_index) {
     if (device_index < known_.size()) known_[device_index] = &unknown_;
   }
+  [[nodiscard]] size_t remembered() const { return known_.size(); }
 
  private:
   const model::AttributeValue* look_up(const DeviceInfo& device);
@@ -112,7 +117,7 @@ class AttributeColumn {
 
 struct Options;
 
-// Queries by what they ask, so that the pods of one Deployment share one. Bounded.
+// Queries by what they ask, so that the pods of one Deployment share one. Bounded in number, in text and in answers.
 class QueryCache {
  public:
   QueryCache();
@@ -123,7 +128,17 @@ class QueryCache {
   // The value of a derived attribute on a device. Errors: kInvalidArgument, in compilation or evaluation.
   Result<model::AttributeValue> derive(const std::string& expression, const DeviceInfo& device);
   void forget_device(uint32_t device_index);
-  void clear() { queries_.clear(); }
+  // Forgets the queries, since classes have changed.
+  void clear();
+
+  struct Sizes {
+    size_t programs = 0;
+    size_t program_text = 0;  // bytes of their expressions
+    size_t queries = 0;
+    size_t query_text = 0;  // bytes of their selectors
+    size_t columns = 0;
+  };
+  [[nodiscard]] Sizes sizes() const;
 
  private:
   CompiledSelector compile(const std::string& expression, cel::Purpose purpose);
@@ -134,6 +149,8 @@ class QueryCache {
   std::unordered_map<std::string, CompiledSelector> derived_;
   std::unordered_map<std::string, std::shared_ptr<Query>> queries_;
   std::unordered_map<std::string, std::shared_ptr<AttributeColumn>> columns_;
+  size_t program_text_ = 0;
+  size_t query_text_ = 0;
 };
 
 // "driver/pool/device"

@@ -58,6 +58,8 @@ INSTANTIATE_TEST_SUITE_P(
         R"(device.attributes["d"].driverVersion.compareTo(semver("570.0.0")) > 0)",
         R"(device.capacity["d"].memory.compareTo(quantity("40Gi")) >= 0)",
         R"(device.attributes["d"].index in [1, 2, 3] && device.attributes["d"].sriov)",
+        R"(device.attributes["d"].model.matches("^NVIDIA (A|H)100.*HBM[0-9]$") && device.driver.find("^[a-z]") == "d")",
+        R"(cel.bind(a, device.attributes["d"], a.index == 3 && a.vendor != "amd"))",
         R"("vendor" in device.attributes["d"] && has(device.attributes["d"].index))",
         R"(device.attributes["d"].driverVersion.major() >= 1 && device.capacity["d"].memory.isGreaterThan(quantity("1Mi")))"));
 

@@ -55,7 +55,7 @@ class Checker {
   Result<void> check(Node& node) {
     switch (node.kind) {
       case NodeKind::kConstant:
-        node.type = basic(constant_kind(node.constant.kind()));
+        node.type = basic(type_kind(node.constant.kind()));
         return {};
       case NodeKind::kIdent:
         return check_ident(node);
@@ -75,25 +75,6 @@ class Checker {
         return check_comprehension(node);
     }
     return {};
-  }
-
-  static TypeKind constant_kind(Kind kind) {
-    switch (kind) {
-      case Kind::kBool:
-        return TypeKind::kBool;
-      case Kind::kInt:
-        return TypeKind::kInt;
-      case Kind::kUint:
-        return TypeKind::kUint;
-      case Kind::kDouble:
-        return TypeKind::kDouble;
-      case Kind::kString:
-        return TypeKind::kString;
-      case Kind::kBytes:
-        return TypeKind::kBytes;
-      default:
-        return TypeKind::kNull;
-    }
   }
 
   [[nodiscard]] const Type* find_variable(std::string_view name) const {
@@ -183,6 +164,7 @@ class Checker {
 
   Result<void> resolve(Node& node, const std::vector<Overload>& overloads) {
     std::vector<const Type*> arguments;
+    arguments.reserve(node.children.size());
     for (const Node* child : node.children) arguments.push_back(child->type);
     if (node.text == "_&&_" || node.text == "_||_") return resolve_logical(node, arguments);
     const Type* result = nullptr;
@@ -230,12 +212,14 @@ class Checker {
     }
     if (type->parameters.empty()) return type;
     std::vector<const Type*> parameters;
+    parameters.reserve(type->parameters.size());
     for (const Type* parameter : type->parameters) parameters.push_back(rename(parameter, fresh));
     return types_.make(type->kind, type->name, std::move(parameters));
   }
 
   tl::unexpected<Error> no_overload(const Node& node, const std::vector<const Type*>& arguments) {
     std::vector<std::string> texts;
+    texts.reserve(arguments.size());
     for (const Type* argument : arguments)
       texts.push_back(type_text(*substitute(substitution_, argument, Unbound::kToDyn, types_)));
     std::string applied = node.member && !texts.empty()

@@ -2,12 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "cel/arena.h"
 #include "cel/value.h"
+
+namespace re2 {
+class RE2;
+}
 
 namespace heddle::cel {
 
@@ -63,10 +69,29 @@ enum class CostRule : uint8_t {
 
 using Implementation = Value (*)(Evaluation&, std::span<const Value>);
 
+// A regular expression that is compiled with the program because its text is constant. Any number of threads.
+class Pattern {
+ public:
+  // Errors: kInvalidArgument "error parsing regexp: missing closing ]: `[`", as Go has it.
+  static Result<std::unique_ptr<const Pattern>> compile(std::string_view text);
+  ~Pattern();
+  Pattern(const Pattern&) = delete;
+  Pattern& operator=(const Pattern&) = delete;
+  [[nodiscard]] const re2::RE2& expression() const { return *expression_; }
+
+ private:
+  explicit Pattern(std::unique_ptr<re2::RE2> expression);
+  std::unique_ptr<re2::RE2> expression_;
+};
+
+// The same call with its second argument compiled already.
+using PatternImplementation = Value (*)(Evaluation&, const Pattern&, std::span<const Value>);
+
 struct FunctionEntry {
   std::string_view name;
   Implementation run = nullptr;  // null for what the evaluator does itself (&&, ||, ?:, [], ...)
   CostRule cost = CostRule::kOne;
+  PatternImplementation run_pattern = nullptr;  // of functions whose second argument is a regular expression
 };
 
 uint64_t call_cost(CostRule rule, std::span<const Value> args, const Value& result);

@@ -260,31 +260,65 @@ re2::StringPiece piece(std::string_view text) {
   return {text.data(), text.size()};
 }
 
-// Compiled anew for each call; the planner compiles constant patterns once (Pattern in program.cc).
-Value with_pattern(Evaluation& e, const Value& pattern, Value (*use)(Evaluation&, const RE2&, Args), Args args) {
-  RE2::Options options;
-  options.set_log_errors(false);
-  RE2 expression(piece(pattern.as_text()), options);
-  if (!expression.ok()) return e.error(fmt::format("error parsing regexp: {}", expression.error()));
-  return use(e, expression, args);
+// The messages of Go's package for the codes of RE2, which was made from the same rules.
+std::string_view go_message(RE2::ErrorCode code) {
+  switch (code) {
+    case RE2::ErrorBadEscape:
+      return "invalid escape sequence";
+    case RE2::ErrorBadCharClass:
+      return "invalid character class";
+    case RE2::ErrorBadCharRange:
+      return "invalid character class range";
+    case RE2::ErrorMissingBracket:
+      return "missing closing ]";
+    case RE2::ErrorMissingParen:
+      return "missing closing )";
+    case RE2::ErrorTrailingBackslash:
+      return "trailing backslash at end of expression";
+    case RE2::ErrorRepeatArgument:
+      return "missing argument to repetition operator";
+    case RE2::ErrorRepeatSize:
+      return "invalid repeat count";
+    case RE2::ErrorRepeatOp:
+      return "invalid nested repetition operator";
+    case RE2::ErrorBadPerlOp:
+      return "invalid or unsupported Perl syntax";
+    case RE2::ErrorBadUTF8:
+      return "invalid UTF-8";
+    case RE2::ErrorBadNamedCapture:
+      return "invalid named capture";
+    case RE2::ErrorPatternTooLarge:
+      return "expression too large";
+    default:
+      return "unexpected )";
+  }
 }
 
-Value matches_with(Evaluation&, const RE2& pattern, Args args) {
-  return Value::boolean(RE2::PartialMatch(piece(args[0].as_text()), pattern));
+bool pattern_arguments(Args args) {
+  return strings(args.first(2)) && (args.size() < 3 || args[2].is(Kind::kInt));
 }
-Value find_with(Evaluation&, const RE2& pattern, Args args) {
+
+Value matches_with(Evaluation& e, const Pattern& pattern, Args args) {
+  if (!pattern_arguments(args)) return e.no_overload();
+  return Value::boolean(RE2::PartialMatch(piece(args[0].as_text()), pattern.expression()));
+}
+
+Value find_with(Evaluation& e, const Pattern& pattern, Args args) {
+  if (!pattern_arguments(args)) return e.no_overload();
   std::string_view text = args[0].as_text();
   re2::StringPiece found;
-  if (!pattern.Match(piece(text), 0, text.size(), RE2::UNANCHORED, &found, 1)) return Value::string("");
+  if (!pattern.expression().Match(piece(text), 0, text.size(), RE2::UNANCHORED, &found, 1)) return Value::string("");
   return Value::string({found.data(), found.size()});
 }
-Value find_all_with(Evaluation& e, const RE2& pattern, Args args) {
+
+Value find_all_with(Evaluation& e, const Pattern& pattern, Args args) {
+  if (!pattern_arguments(args)) return e.no_overload();
   std::string_view text = args[0].as_text();
   int64_t limit = args.size() == 3 ? args[2].as_int() : -1;
   std::vector<Value> found;
   for (size_t at = 0; at <= text.size() && (limit < 0 || static_cast<int64_t>(found.size()) < limit);) {
     re2::StringPiece match;
-    if (!pattern.Match(piece(text), at, text.size(), RE2::UNANCHORED, &match, 1)) break;
+    if (!pattern.expression().Match(piece(text), at, text.size(), RE2::UNANCHORED, &match, 1)) break;
     auto start = static_cast<size_t>(match.data() - text.data());
     found.push_back(Value::string(text.substr(start, match.size())));
     at = start + std::max<size_t>(match.size(), start < text.size() ? rune_length(text[start]) : 1);
@@ -293,15 +327,22 @@ Value find_all_with(Evaluation& e, const RE2& pattern, Args args) {
   return e.list(found);
 }
 
+// For patterns that are not constant: compiled for this one call.
+template <PatternImplementation kRun>
+Value compile_and_run(Evaluation& e, Args args, std::string_view prefix) {
+  if (!pattern_arguments(args)) return e.no_overload();
+  const auto pattern = Pattern::compile(args[1].as_text());
+  if (!pattern) return e.error(fmt::format("{}{}", prefix, pattern.error().message));
+  return kRun(e, **pattern, args);
+}
 Value matches(Evaluation& e, Args args) {
-  return strings(args) ? with_pattern(e, args[1], matches_with, args) : e.no_overload();
+  return compile_and_run<matches_with>(e, args, "");
 }
 Value find(Evaluation& e, Args args) {
-  return strings(args) ? with_pattern(e, args[1], find_with, args) : e.no_overload();
+  return compile_and_run<find_with>(e, args, "Illegal regex: ");
 }
 Value find_all(Evaluation& e, Args args) {
-  if (!strings(args.first(2)) || (args.size() == 3 && !args[2].is(Kind::kInt))) return e.no_overload();
-  return with_pattern(e, args[1], find_all_with, args);
+  return compile_and_run<find_all_with>(e, args, "Illegal regex: ");
 }
 
 constexpr std::array<FunctionEntry, 17> kFunctions = {{
@@ -319,13 +360,25 @@ constexpr std::array<FunctionEntry, 17> kFunctions = {{
     {"contains", contains, CostRule::kContains},
     {"startsWith", starts_with, CostRule::kTraverseSecond},
     {"endsWith", ends_with, CostRule::kTraverseSecond},
-    {"matches", matches, CostRule::kRegex},
-    {"find", find, CostRule::kRegex},
-    {"findAll", find_all, CostRule::kRegex},
-
+    {"matches", matches, CostRule::kRegex, matches_with},
+    {"find", find, CostRule::kRegex, find_with},
+    {"findAll", find_all, CostRule::kRegex, find_all_with},
 }};
 
 }  // namespace
+
+Pattern::Pattern(std::unique_ptr<re2::RE2> expression) : expression_(std::move(expression)) {}
+Pattern::~Pattern() = default;
+
+Result<std::unique_ptr<const Pattern>> Pattern::compile(std::string_view text) {
+  RE2::Options options;
+  options.set_log_errors(false);
+  auto expression = std::make_unique<RE2>(piece(text), options);
+  if (!expression->ok())
+    return fail(Code::kInvalidArgument, fmt::format("error parsing regexp: {}: `{}`",
+                                                    go_message(expression->error_code()), expression->error_arg()));
+  return std::unique_ptr<const Pattern>(new Pattern(std::move(expression)));
+}
 
 std::span<const FunctionEntry> text_functions() {
   return kFunctions;

@@ -34,41 +34,6 @@ bool whole_index(const Value& key, int64_t& index) {
   return false;
 }
 
-TypeKind type_kind(Kind kind) {
-  switch (kind) {
-    case Kind::kError:
-      return TypeKind::kError;
-    case Kind::kNull:
-      return TypeKind::kNull;
-    case Kind::kBool:
-      return TypeKind::kBool;
-    case Kind::kInt:
-      return TypeKind::kInt;
-    case Kind::kUint:
-      return TypeKind::kUint;
-    case Kind::kDouble:
-      return TypeKind::kDouble;
-    case Kind::kString:
-      return TypeKind::kString;
-    case Kind::kBytes:
-      return TypeKind::kBytes;
-    case Kind::kTimestamp:
-      return TypeKind::kTimestamp;
-    case Kind::kDuration:
-      return TypeKind::kDuration;
-    case Kind::kList:
-      return TypeKind::kList;
-    case Kind::kMap:
-      return TypeKind::kMap;
-    case Kind::kType:
-      return TypeKind::kType;
-    case Kind::kOptional:
-      return TypeKind::kOpaque;
-    default:
-      return TypeKind::kObject;
-  }
-}
-
 // Of opaque and object types only: the others are told apart by their kind.
 std::string type_name(Kind kind) {
   TypeKind type = type_kind(kind);
@@ -232,7 +197,8 @@ Value Interpreter::strict_call(const Node& node) {
     if (arguments[i].is_error()) return arguments[i];
   }
   std::span<const Value> args(arguments.data(), count);
-  Value result = node.function->run(evaluation_, args);
+  Value result = node.pattern == nullptr ? node.function->run(evaluation_, args)
+                                         : node.function->run_pattern(evaluation_, *node.pattern, args);
   evaluation_.charge(call_cost(node.function->cost, args, result));
   return result;
 }

@@ -375,9 +375,9 @@ class Parser {
 }  // namespace
 
 Result<void> parse(std::string_view expression, SyntaxTree& tree) {
-  if (expression.size() > kMaxExpressionBytes)
-    return fail(Code::kInvalidArgument, fmt::format("expression is {} bytes long; at most {} are allowed",
-                                                    expression.size(), kMaxExpressionBytes));
+  if (const int64_t size = code_points(expression); size > kMaxCodePoints)
+    return fail(Code::kInvalidArgument,
+                fmt::format("expression code point size exceeds limit: size: {}, limit {}", size, kMaxCodePoints));
   HEDDLE_TRY(std::vector<Token> tokens, tokenize(expression));
   HEDDLE_TRY(tree.root, Parser(expression, std::move(tokens), tree).run());
   return {};

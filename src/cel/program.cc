@@ -37,9 +37,29 @@ class Planner {
 
   Result<void> plan(Node& node) {
     if (node.kind == NodeKind::kComprehension) return plan_comprehension(node);
+    HEDDLE_CHECK_OK(check_pattern_literal(node));
     for (Node* child : node.children) HEDDLE_CHECK_OK(plan(*child));
     if (node.kind == NodeKind::kIdent) plan_ident(node);
     if (node.kind == NodeKind::kCall) return plan_call(node);
+    return {};
+  }
+
+  // Upstream's validator takes the first argument in parentheses for the pattern, also of matches(text, pattern).
+  Result<void> check_pattern_literal(const Node& node) const {
+    if (node.kind != NodeKind::kCall || node.text != "matches" || node.children.size() != 2) return {};
+    const Node& literal = *node.children[node.member ? 1 : 0];
+    if (literal.kind != NodeKind::kConstant || !literal.constant.is(Kind::kString)) return {};
+    if (Pattern::compile(literal.constant.as_text())) return {};
+    return fail(Code::kInvalidArgument, fmt::format("compilation failed: invalid matches argument at {}",
+                                                    location_text(program_.expression_, literal.offset)));
+  }
+
+  Result<void> plan_pattern(Node& node) {
+    const Node& text = *node.children[1];
+    if (text.kind != NodeKind::kConstant || !text.constant.is(Kind::kString)) return {};
+    auto pattern = Pattern::compile(text.constant.as_text());
+    if (!pattern) return fail(Code::kInvalidArgument, "program instantiation failed: " + pattern.error().message);
+    node.pattern = program_.patterns_.emplace_back(*std::move(pattern)).get();
     return {};
   }
 
@@ -58,6 +78,7 @@ class Planner {
     node.function = find_implementation(node.text);
     if (node.function == nullptr)
       return fail(Code::kInternal, fmt::format("function '{}' has no implementation", node.text));
+    if (node.function->run_pattern != nullptr) return plan_pattern(node);
     if (!foldable(node.text)) return {};
     for (const Node* child : node.children)
       if (child->kind != NodeKind::kConstant) return {};
@@ -122,6 +143,9 @@ Result<void> check_output(const Type& type, Purpose purpose) {
 }
 
 }  // namespace
+
+Program::Program() = default;
+Program::~Program() = default;
 
 Result<std::shared_ptr<const Program>> Program::compile(std::string_view expression, const Environment& environment,
                                                         Purpose purpose) {

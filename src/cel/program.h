@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "cel/arena.h"
@@ -24,8 +25,11 @@ enum class Purpose : uint8_t { kSelector, kDerivedAttribute };
 
 class Program {
  public:
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
   // Errors: kInvalidArgument "compilation failed: ..." with what is wrong and where ("at 1:7"), or "must evaluate to
-  // bool or the unknown type, not int".
+  // bool or the unknown type, not int", "program instantiation failed: error parsing regexp: ...".
   static Result<std::shared_ptr<const Program>> compile(std::string_view expression, const Environment& environment,
                                                         Purpose purpose = Purpose::kSelector);
 
@@ -35,12 +39,13 @@ class Program {
 
  private:
   friend class Planner;
-  Program() = default;
+  Program();
 
   std::string expression_;
   SyntaxTree tree_;
   TypeTable types_;
   Arena folded_;  // values of calls on constants, computed once
+  std::vector<std::unique_ptr<const Pattern>> patterns_;
   int slots_ = 0;
 };
 

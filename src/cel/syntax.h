@@ -27,6 +27,7 @@ enum class NodeKind : uint8_t {
 };
 
 struct FunctionEntry;
+class Pattern;
 
 struct Node {
   NodeKind kind = NodeKind::kConstant;
@@ -41,6 +42,7 @@ struct Node {
 
   const Type* type = nullptr;               // by the checker
   const FunctionEntry* function = nullptr;  // by the planner, for calls
+  const Pattern* pattern = nullptr;         // by the planner: the second argument, when it is a constant pattern
   int slot = -1;                            // by the planner: of an identifier; -1 is the device or a type name
   int iter_slot = -1, iter2_slot = -1, accu_slot = -1;
 };
@@ -59,7 +61,7 @@ struct SyntaxTree {
   }
 };
 
-inline constexpr size_t kMaxExpressionBytes = size_t{10} * 1024;
+inline constexpr int64_t kMaxCodePoints = 100'000;  // of the language; the API server takes 10 KiB at most
 inline constexpr int kMaxDepth = 250;
 
 // The accumulator of macros; no user can write this name.

@@ -2,6 +2,8 @@
 // refuses at compile time is part of the contract with users.
 #include "cel/type.h"
 
+#include "cel/value.h"
+
 namespace heddle::cel {
 
 namespace {
@@ -241,6 +243,41 @@ bool assignable_all(Substitution& substitution, const std::vector<const Type*>& 
 const Type* most_general(const Type* a, const Type* b) {
   return equal_or_less_specific(*a, *b) ? a : b;
 }
+TypeKind type_kind(Kind kind) {
+  switch (kind) {
+    case Kind::kError:
+      return TypeKind::kError;
+    case Kind::kNull:
+      return TypeKind::kNull;
+    case Kind::kBool:
+      return TypeKind::kBool;
+    case Kind::kInt:
+      return TypeKind::kInt;
+    case Kind::kUint:
+      return TypeKind::kUint;
+    case Kind::kDouble:
+      return TypeKind::kDouble;
+    case Kind::kString:
+      return TypeKind::kString;
+    case Kind::kBytes:
+      return TypeKind::kBytes;
+    case Kind::kTimestamp:
+      return TypeKind::kTimestamp;
+    case Kind::kDuration:
+      return TypeKind::kDuration;
+    case Kind::kList:
+      return TypeKind::kList;
+    case Kind::kMap:
+      return TypeKind::kMap;
+    case Kind::kType:
+      return TypeKind::kType;
+    case Kind::kOptional:
+      return TypeKind::kOpaque;
+    default:
+      return TypeKind::kObject;
+  }
+}
+
 bool is_dyn(const Type& type) {
   return type.kind == TypeKind::kDyn || type.kind == TypeKind::kAny;
 }

@@ -11,6 +11,8 @@
 
 namespace heddle::cel {
 
+enum class Kind : uint8_t;  // of a value: value.h
+
 enum class TypeKind : uint8_t {
   kDyn,  // anything; also google.protobuf.Any
   kAny,
@@ -37,6 +39,9 @@ struct Type {
   std::string name;  // of parameters, opaque and object types
   std::vector<const Type*> parameters;
 };
+
+// The kind of the type that a value of this kind has.
+TypeKind type_kind(Kind kind);
 
 bool same(const Type& a, const Type& b);
 std::string type_text(const Type& type);  // "list(map(string, dyn))", as upstream's messages write it

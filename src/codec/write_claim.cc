@@ -58,6 +58,7 @@ void write_constraint(JsonWriter& out, const model::DeviceConstraint& constraint
 
 void write_config_fields(JsonWriter& out, const model::OpaqueConfig& config) {
   write_texts(out, "requests", config.requests);
+  if (config.driver.empty() && config.parameters_json.empty()) return;  // of a kind that this version does not know
   out.key("opaque").begin_object();
   out.key("driver").text(config.driver);
   out.key("parameters").raw(config.parameters_json.empty() ? "null" : config.parameters_json);

@@ -21,14 +21,6 @@ std::map<std::string, int64_t> amounts_of(const model::ResourceList& list) {
   return amounts;
 }
 
-bool same_capacity(const allocator::Shape& a, const allocator::Shape& b) {
-  return a.shared == b.shared && a.alone == b.alone && a.memory == b.memory &&
-         std::equal(a.capacities.begin(), a.capacities.end(), b.capacities.begin(), b.capacities.end(),
-                    [](const allocator::CapacityInfo& left, const allocator::CapacityInfo& right) {
-                      return left.name == right.name && left.published == right.published;
-                    });
-}
-
 int64_t find_counter(const allocator::PoolInfo& pool, const std::string& set, const std::string& name) {
   for (size_t i = 0; i < pool.counters.size(); ++i) {
     if (pool.counters[i].set == set && pool.counters[i].name == name) return static_cast<int64_t>(i);
@@ -208,7 +200,7 @@ DeviceInfo Inventory::make_device(Pool& pool, const Slice& slice, const allocato
     shape->alone = shape->find("cores");
     shape->memory = shape->find("memory");
   }
-  info.shape = intern(*std::move(shape));
+  info.shape = shapes_.intern(*std::move(shape));
   add_uses(pool, info);
   return info;
 }
@@ -271,15 +263,6 @@ void Inventory::refresh(const DeviceKey& device) {
   }
   if (!pool->second.info.counters.empty() || !pool->second.vanished.empty()) charge_counters(key, pool->second);
   if (pool->second.slices.empty() && pool->second.vanished.empty()) pools_.erase(pool);
-}
-
-std::shared_ptr<const allocator::Shape> Inventory::intern(allocator::Shape shape) {
-  for (const auto& known : shapes_) {
-    if (same_capacity(*known, shape)) return known;
-  }
-  shape.id = static_cast<uint32_t>(shapes_.size());
-  shapes_.push_back(std::make_shared<const allocator::Shape>(std::move(shape)));
-  return shapes_.back();
 }
 
 void Inventory::update_view(const Pool& pool, NodeEntry& node) {

@@ -11,6 +11,7 @@
 
 #include "allocator/device.h"
 #include "allocator/prepare.h"
+#include "allocator/shapes.h"
 #include "engine/engine.h"
 #include "engine/ledger.h"
 #include "engine/templates.h"
@@ -51,6 +52,8 @@ class Inventory {
   [[nodiscard]] std::vector<const allocator::DeviceInfo*> devices() const;
   // Null: no such device is published.
   [[nodiscard]] const allocator::DeviceInfo* find(const DeviceKey& device) const;
+  // Shapes of the devices, with some that no device has any more.
+  [[nodiscard]] size_t kept_shapes() const { return shapes_.size(); }
   // The nodes that see the device, or nothing for one that is not tied to a node.
   [[nodiscard]] static std::string node_of(const allocator::DeviceInfo& device);
 
@@ -77,7 +80,6 @@ class Inventory {
   allocator::DeviceInfo make_device(Pool& pool, const Slice& slice, const allocator::PublishedDevice& published);
   static void add_uses(Pool& pool, allocator::DeviceInfo& info);
   void charge_counters(const PoolKey& key, Pool& pool);
-  std::shared_ptr<const allocator::Shape> intern(allocator::Shape shape);
   static void update_view(const Pool& pool, NodeEntry& node);
   uint32_t take_index();
   [[nodiscard]] static allocator::DeviceInfo* find_in(const Pool& pool, const std::string& name);
@@ -91,7 +93,7 @@ class Inventory {
   std::map<std::string, std::set<PoolKey>> pools_by_node_;
   std::set<PoolKey> pools_everywhere_;
   Templates templates_;
-  std::vector<std::shared_ptr<const allocator::Shape>> shapes_;
+  allocator::Shapes shapes_;
   std::vector<uint32_t> free_indexes_;
   uint32_t next_index_ = 0;
 };

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs upstream's own test tables for DRA (k8s.io/dynamic-resource-allocation, version in go.mod) against `heddle`: the
 # allocator's with every gate and with the default gates, its ordering tables, consumable capacity, and the selectors'. Then
-# quantities and versions on large generated tables, and NVIDIA's MIG tables (mig/) against the catalogue's. The last line is
-# "N passed, N failed, N skipped".
+# objects that the tables do not have, given to upstream's allocator and to ours; quantities and versions on large generated
+# tables; and NVIDIA's MIG tables (mig/) against the catalogue's. The last line is "N passed, N failed, N skipped".
 #
 # The module is copied from the module cache at run time; overlay/ holds the few files that call our command line instead.
 # Of the copy is changed what no command line can tell: quantities are compared as values, an empty list is none, and the
@@ -52,6 +52,7 @@ run() { # name, arguments of go test
 run "every gate" ./structured/ -run '^TestHeddleAllocator$'
 HEDDLE_CONFORMANCE=default run "default gates" ./structured/ -run '^TestHeddleAllocator$'
 run "consumable capacity" ./structured/internal/incubating/ -run '^TestConsumableCapacity$'
+run "odd objects" ./structured/ -run '^TestHeddleOdd'
 run "numbers" ./numbers/ -run '^TestHeddleNumbers$'
 run "selectors" ./cel/ -run '^TestHeddle(CEL|Selectors)$'
 cd "$here/mig"
