@@ -32,12 +32,6 @@ Cost to_cost(int64_t cost) {
   return static_cast<Cost>(std::clamp(cost, -kLimit, kLimit));
 }
 
-int idle_cards(const StateView& state) {
-  int idle = 0;
-  while (idle < state.count && state.cards[idle] == kWholeCard) ++idle;
-  return idle;
-}
-
 double ratio(double milli, double other) {
   return other > 0 ? milli / other : 0;
 }
@@ -111,8 +105,8 @@ void HeddlePolicy::learn(const Mix& mix, const Fleet& fleet) {
   observe(fleet);
 }
 
-bool HeddlePolicy::follow_rooms(const Fleet& fleet) {
-  bool changed = false;
+int HeddlePolicy::follow_rooms(const Fleet& fleet) {
+  int changed = kNoState;
   for (RoomDemand& demand : room_demand_) {
     int64_t supply = 0;
     for (const StateNodes& nodes : fleet.states)
@@ -124,13 +118,13 @@ bool HeddlePolicy::follow_rooms(const Fleet& fleet) {
     if (level <= demand.level * kRoomStep && level * kRoomStep >= demand.level) continue;
     demand.level = level;
     demand.worth = rounded(kRoomWeight * kScale * kWholeCard * demand.cards * std::pow(level, 3));
-    changed = true;
+    changed = std::min(changed, demand.cards);
   }
   return changed;
 }
 
-bool HeddlePolicy::observe(const Fleet& fleet) {
-  const bool changed = follow_rooms(fleet);
+int HeddlePolicy::observe(const Fleet& fleet) {
+  const int changed = follow_rooms(fleet);
   const std::vector<int64_t>& free_milli = fleet.totals.card_milli_of_kind;
   kind_price_.assign(free_milli.size(), 0);
   if (bound_.empty()) return changed;

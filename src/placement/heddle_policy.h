@@ -34,7 +34,7 @@ class HeddlePolicy final : public Policy {
   static constexpr int kScale = 256;
 
   void learn(const Mix& mix, const Fleet& fleet) override;
-  bool observe(const Fleet& fleet) override;
+  int observe(const Fleet& fleet) override;
   [[nodiscard]] int64_t value(const StateView& state) override;
   [[nodiscard]] Way cheapest(const StateView& state, int64_t value, const Request& request) override;
   [[nodiscard]] Cost kind_cost(Kind kind, const Request& request) const override;
@@ -65,8 +65,8 @@ class HeddlePolicy final : public Policy {
   };
   static std::vector<RoomDemand> room_demand(const Mix& mix);
   static int64_t rooms(const RoomDemand& demand, int idle, const StateView& state);
-  // Follows the levels; true when one has changed.
-  bool follow_rooms(const Fleet& fleet);
+  // Follows the levels; the smallest room whose level has changed, or kNoState.
+  int follow_rooms(const Fleet& fleet);
   std::vector<RoomDemand> room_demand_;  // by ascending number of cards
 };
 

@@ -181,6 +181,17 @@ Result<void> NodeClasses::change(const Choice& choice, const Request& request, i
   return {};
 }
 
+void NodeClasses::touch(int idle) {
+  for (KindPool& pool : pools_) {
+    for (size_t slot = 0; slot < pool.classes.size(); ++slot) {
+      NodeClass& state = pool.classes[slot];
+      if (state.nodes.empty() || idle_cards(state.view()) < idle) continue;
+      state.value_of = 0;
+      pool.changed[slot] = ++changes_;
+    }
+  }
+}
+
 std::vector<StateNodes> NodeClasses::states() const {
   std::vector<StateNodes> all;
   for (const KindPool& pool : pools_) {

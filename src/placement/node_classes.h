@@ -58,6 +58,8 @@ class NodeClasses {
   [[nodiscard]] uint64_t changes() const { return changes_; }
   // largest_*: of the largest that was ever added.
   [[nodiscard]] const FleetTotals& totals() const { return totals_; }
+  // Classes with at least so many idle cards count as changed now, and have no value any more. Cost: O(classes).
+  void touch(int idle);
   // Valid until the next change. Cost: O(classes).
   [[nodiscard]] std::vector<StateNodes> states() const;
 

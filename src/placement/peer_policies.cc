@@ -30,7 +30,7 @@ class FgdPolicy final : public Policy {
     fragmentation_ = Fragmentation(typical);
     total_weight_ = std::max<int64_t>(1, typical.total);
   }
-  bool observe(const Fleet& /*fleet*/) override { return false; }
+  int observe(const Fleet& /*fleet*/) override { return kNoState; }
 
   int64_t value(const StateView& state) override {
     const int64_t total = total_of(state);
@@ -73,7 +73,7 @@ class FgdPolicy final : public Policy {
 class BestFitPolicy final : public Policy {
  public:
   void learn(const Mix& /*mix*/, const Fleet& fleet) override { totals_ = fleet.totals; }
-  bool observe(const Fleet& /*fleet*/) override { return false; }
+  int observe(const Fleet& /*fleet*/) override { return kNoState; }
   int64_t value(const StateView& /*state*/) override { return 0; }
 
   Way cheapest(const StateView& state, int64_t /*value*/, const Request& request) override {
@@ -99,7 +99,7 @@ class BestFitPolicy final : public Policy {
 class RandomPolicy final : public Policy {
  public:
   void learn(const Mix& /*mix*/, const Fleet& /*fleet*/) override {}
-  bool observe(const Fleet& /*fleet*/) override { return false; }
+  int observe(const Fleet& /*fleet*/) override { return kNoState; }
   int64_t value(const StateView& /*state*/) override { return 0; }
   Way cheapest(const StateView& /*state*/, int64_t /*value*/, const Request& /*request*/) override { return {0, 0}; }
   [[nodiscard]] Cost kind_cost(Kind /*kind*/, const Request& /*request*/) const override { return 0; }

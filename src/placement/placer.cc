@@ -39,7 +39,7 @@ void Placer::arrive(RequestId id) {
   if (enough && !options_.known_mix) learn(learner_.mix(requests_));
   if (arrivals_++ % kObserveEvery != 0) return;
   const std::vector<StateNodes> states = nodes_.states();
-  if (policy_->observe({nodes_.totals(), states})) ++estimate_;
+  if (const int idle = policy_->observe({nodes_.totals(), states}); idle <= kMaxCards) nodes_.touch(idle);
 }
 
 void Placer::refresh(RequestId id, Kind kind, KindCosts& costs) {

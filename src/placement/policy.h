@@ -28,6 +28,12 @@ struct FleetTotals {
   int64_t largest_card_milli = 0;
 };
 
+inline int idle_cards(const StateView& state) {
+  int idle = 0;
+  while (idle < state.count && state.cards[idle] == kWholeCard) ++idle;
+  return idle;
+}
+
 // Nodes of equal state, and how many there are.
 struct StateNodes {
   StateView state;
@@ -46,13 +52,17 @@ struct Way {
   int first = 0;
 };
 
+// More idle cards than a node has.
+inline constexpr int kNoState = kMaxCards + 1;
+
 class Policy {
  public:
   virtual ~Policy() = default;
   // A new estimate of the mix: every value and cost known so far is void.
   virtual void learn(const Mix& mix, const Fleet& fleet) = 0;
-  // What the fleet has left now. Changes kind_cost(). True: values and costs have changed too, what is known is void.
-  virtual bool observe(const Fleet& fleet) = 0;
+  // What the fleet has left now. Changes kind_cost(). Values of states with at least so many idle cards have changed,
+  // and all costs there; of others none.
+  virtual int observe(const Fleet& fleet) = 0;
   // A number that cheapest() wants for the state; the same until they are void.
   [[nodiscard]] virtual int64_t value(const StateView& state) = 0;
   // The cheapest of the ways in which a request that fits can be put on a node. value: of this state.
