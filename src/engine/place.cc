@@ -116,7 +116,11 @@ Result<std::optional<Prospect>> prospect_of(Placement& placement, const NodeEntr
 
 Result<std::vector<Prospect>> prospects(Placement& placement) {
   std::vector<Prospect> result;
-  for (const auto& [name, node] : placement.state.inventory.nodes()) {
+  const auto& all = placement.state.inventory.nodes();
+  const auto& pinned = placement.request.pinned_node;
+  auto it = pinned ? all.lower_bound(*pinned) : all.begin();
+  for (; it != all.end() && (!pinned || it->first == *pinned); ++it) {
+    const NodeEntry& node = it->second;
     if (placement.bar_of(node) != Bar::kNone || placement.shortage_of(node, false)) continue;
     if (placement.port_conflict_on(node)) continue;
     HEDDLE_TRY(const std::optional<Prospect> prospect, prospect_of(placement, node));
