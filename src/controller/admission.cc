@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "codec/admission.h"
 #include "codec/codec.h"
 #include "controller/base64.h"
 #include "dialects/container.h"
@@ -23,7 +24,6 @@ struct Review {
   std::string uid;
   std::string operation;
   std::string kind;
-  std::string name_space;
   std::string user;
   Json object;
   Json old_object;
@@ -42,41 +42,37 @@ Json member(const Json& object, const char* name) {
 }
 
 Result<Review> parse_review(std::string_view text) {
-  const Json document = Json::parse(text, nullptr, false);
-  if (!document.is_object()) return fail(Code::kInvalidArgument, "not a JSON object");
-  if (text_of(document, "kind") != "AdmissionReview")
-    return fail(Code::kInvalidArgument, "must be AdmissionReview", "kind");
-  const Json request = member(document, "request");
-  if (!request.is_object()) return fail(Code::kInvalidArgument, "must be an object", "request");
-  Review review;
-  review.uid = text_of(request, "uid");
-  if (review.uid.empty()) return fail(Code::kInvalidArgument, "must be set", "request.uid");
-  review.operation = text_of(request, "operation");
-  review.kind = text_of(member(request, "kind"), "kind");
-  review.name_space = text_of(request, "namespace");
-  review.user = text_of(member(request, "userInfo"), "username");
-  review.object = member(request, "object");
-  review.old_object = member(request, "oldObject");
-  return review;
+  HEDDLE_TRY(const codec::AdmissionReview read, codec::parse_admission_review(text));
+  const auto parsed = [](const std::string& object) {
+    return object.empty() ? Json() : Json::parse(object, nullptr, false);
+  };
+  return Review{read.uid, read.operation, read.kind, read.user, parsed(read.object), parsed(read.old_object)};
 }
 
-AdmissionAnswer answer(const Review& review, Json response) {
+// patch: base64, which needs no escaping, and is most of the answer.
+AdmissionAnswer answer(const std::string& uid, Json response, const std::string& patch = {}) {
   AdmissionAnswer out;
   out.allowed = response.value("allowed", true);
-  out.changed = response.contains("patch");
-  response["uid"] = review.uid;
-  out.body = Json{{"apiVersion", "admission.k8s.io/v1"}, {"kind", "AdmissionReview"}, {"response", std::move(response)}}
-                 .dump();
+  out.changed = !patch.empty();
+  response["uid"] = uid;
+  out.body = R"({"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":)" + response.dump();
+  if (out.changed) {
+    out.body.pop_back();
+    out.body += R"(,"patchType":"JSONPatch","patch":")" + patch + "\"}";
+  }
+  out.body += '}';
   return out;
 }
 
-AdmissionAnswer allow(const Review& review) {
-  return answer(review, {{"allowed", true}});
+template <typename R>
+AdmissionAnswer allow(const R& review) {
+  return answer(review.uid, {{"allowed", true}});
 }
 
-AdmissionAnswer refuse(const Review& review, const std::vector<std::string>& lines) {
+template <typename R>
+AdmissionAnswer refuse(const R& review, const std::vector<std::string>& lines) {
   return answer(
-      review,
+      review.uid,
       {{"allowed", false},
        {"status", {{"code", 422}, {"reason", "Invalid"}, {"message", fmt::format("{}", fmt::join(lines, "; "))}}}});
 }
@@ -310,31 +306,28 @@ std::vector<std::string> check_class(const model::DeviceClass& device_class) {
 }
 
 Result<AdmissionAnswer> mutate(std::string_view text, const AdmissionContext& context) {
-  HEDDLE_TRY(const Review review, parse_review(text));
+  HEDDLE_TRY(const codec::AdmissionReview review, codec::parse_admission_review(text));
   if (review.kind != "Pod" || review.operation != "CREATE") return allow(review);
   HEDDLE_TRY(const dialects::Translation translation,
-             dialects::translate_pod(*context.rules, review.object.dump(), review.uid));
+             dialects::translate_pod(*context.rules, review.object, review.uid));
   std::vector<std::string> refused;
   for (const dialects::Refusal& refusal : translation.refusals)
     refused.push_back(refusal.field + ": " + refusal.message);
   if (context.quotas && context.quotas->has(review.name_space) && refused.empty()) {
-    HEDDLE_TRY(const model::Pod pod, codec::parse_pod(review.object.dump()));
+    HEDDLE_TRY(const model::Pod pod, codec::parse_pod(review.object));
     DeviceUsage asked;
     for (const dialects::ContainerRequest& request : translation.requests) asked += least_usage(request.spec);
     if (const auto why = context.quotas->forbidden(review.name_space, scope_of(pod), asked)) refused.push_back(*why);
   }
   if (!refused.empty()) return refuse(review, refused);
   Json response{{"allowed", true}};
-  if (translation.changed) {
-    response["patchType"] = "JSONPatch";
-    response["patch"] = base64_encode(translation.json_patch);
-  }
   for (const std::string& line : translation.warnings) response["warnings"].push_back(warning(line));
   for (const dialects::ContainerRequest& request : translation.requests) {
     for (const std::string& line : request.roundings)
       response["warnings"].push_back(warning(fmt::format("container {}: {}", request.container, line)));
   }
-  return answer(review, std::move(response));
+  return answer(review.uid, std::move(response),
+                translation.changed ? base64_encode(translation.json_patch) : std::string());
 }
 
 Result<AdmissionAnswer> validate(std::string_view text, const AdmissionContext& context) {

@@ -1,5 +1,6 @@
 #include "controller/base64.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace heddle::controller {
@@ -10,14 +11,14 @@ constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 }  // namespace
 
 std::string base64_encode(std::string_view bytes) {
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
+  std::string out((bytes.size() + 2) / 3 * 4, '=');
+  size_t to = 0;
   for (size_t i = 0; i < bytes.size(); i += 3) {
+    const size_t here = std::min<size_t>(3, bytes.size() - i);
     uint32_t group = 0;
-    for (size_t j = 0; j < 3; ++j) {
-      group = (group << 8U) | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0U);
-    }
-    for (size_t j = 0; j < 4; ++j) out += i + j > bytes.size() ? '=' : kDigits[(group >> (18U - 6U * j)) & 63U];
+    for (size_t j = 0; j < 3; ++j) group = (group << 8U) | (j < here ? static_cast<unsigned char>(bytes[i + j]) : 0U);
+    for (size_t j = 0; j <= here; ++j) out[to + j] = kDigits[(group >> (18U - 6U * j)) & 63U];
+    to += 4;
   }
   return out;
 }
