@@ -35,6 +35,17 @@ std::map<std::string, std::string> texts_at(const Json& object, const char* poin
   return out;
 }
 
+std::string value_text(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+constexpr std::string_view kNotTakenOver =
+    "the devices it holds now are not taken over: it is placed anew when it is created anew";
+
+void add_once(std::vector<std::string>& lines, std::string_view line) {
+  if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.emplace_back(line);
+}
+
 bool is_hami_register(std::string_view key) {
   return key.starts_with("hami.io/node-") && key.ends_with("-register");
 }
@@ -58,6 +69,7 @@ class Reader {
     }
     if (kind == "Node") add_node(object);
     if (kind == "ConfigMap") add_settings(object);
+    if (kind == "BindRequest") add_bind_request(object);
     if (kind == "Pod") return add_pod(object, text_at(object, "/metadata/name"));
     if (kind != "Pod" && kind != "CustomResourceDefinition") {
       for (const PodTemplate& found : find_pod_templates(object)) {
@@ -73,6 +85,7 @@ class Reader {
     for (MigratedNode& node : out_.nodes) {
       for (MigratedDevice& device : node.devices) device.tenants = tenants_[device.id];
     }
+    for (MigratedPod& bound : bound_) join(std::move(bound));
     return std::move(out_);
   }
 
@@ -81,19 +94,20 @@ class Reader {
   void add_register(MigratedNode& node, const std::string& key, const std::string& value);
   Result<void> add_pod(const Json& object, const std::string& name, const std::string& name_space = {});
   void add_granted(const Json& object, MigratedPod& pod);
+  void add_bind_request(const Json& object);
+  void join(MigratedPod bound);
   void add_settings(const Json& object);
   void check_vendor_settings(const std::string& vendor, const Json& settings);
 
   const catalog::Requests& rules_;
   Migration out_;
   std::map<std::string, int64_t> tenants_;
+  std::vector<MigratedPod> bound_;  // what KAI's BindRequests say of pods, which may come before or after
 };
 
 // What a device that was registered so means to Heddle.
 void compare_device(const dialects::RegisteredDevice& device, std::vector<std::string>& out) {
-  const auto add = [&](std::string text) {
-    if (std::find(out.begin(), out.end(), text) == out.end()) out.push_back(std::move(text));
-  };
+  const auto add = [&](const std::string& text) { add_once(out, text); };
   if (device.split > 1)
     add(fmt::format("{} tenants a card at most: Heddle has no such number, memory and cores alone decide",
                     device.split));
@@ -191,10 +205,70 @@ void Reader::add_granted(const Json& object, MigratedPod& pod) {
   for (const std::string& id : held) ++tenants_[id];
 }
 
+// What KAI decided for a pod: spec.receivedResourceType, spec.receivedGPU{count, portion}, spec.selectedGPUGroups.
+void Reader::add_bind_request(const Json& object) {
+  MigratedPod pod;
+  pod.name_space = text_at(object, "/metadata/namespace");
+  pod.name = text_at(object, "/spec/podName");
+  pod.outcome = "nothing";
+  const std::string name = text_at(object, "/metadata/name");
+  const std::string node = text_at(object, "/spec/selectedNode");
+  const std::string phase = text_at(object, "/status/phase");
+  if (pod.name.empty()) {
+    out_.settings.push_back(fmt::format("BindRequest {}/{}: it names no pod", pod.name_space, name));
+    return;
+  }
+  if (phase == "Failed") {
+    pod.differences.push_back(fmt::format("BindRequest {}: KAI could not bind the pod to node {}", name, node));
+  } else {
+    const Json::json_pointer count("/spec/receivedGPU/count");
+    const std::string portion = text_at(object, "/spec/receivedGPU/portion");
+    std::string groups;
+    const Json::json_pointer selected("/spec/selectedGPUGroups");
+    if (object.contains(selected) && object.at(selected).is_array()) {
+      for (const Json& group : object.at(selected)) groups += (groups.empty() ? "" : ", ") + value_text(group);
+    }
+    pod.granted.push_back(fmt::format(
+        "KAI: {} GPU{} of node {}{}", object.contains(count) ? object.at(count).dump() : "?",
+        portion.empty() || text_at(object, "/spec/receivedResourceType") != "Fraction" ? ""
+                                                                                       : ", " + portion + " of each",
+        node, groups.empty() ? "" : ", group " + groups));
+    if (phase != "Succeeded")
+      pod.differences.push_back(fmt::format("BindRequest {}: the pod is being bound; switch when it is done", name));
+  }
+  bound_.push_back(std::move(pod));
+}
+
+void Reader::join(MigratedPod bound) {
+  const auto same = [&](const MigratedPod& pod) {
+    return pod.name_space == bound.name_space && pod.name == bound.name;
+  };
+  const auto pod = std::find_if(out_.pods.begin(), out_.pods.end(), same);
+  if (pod == out_.pods.end()) {
+    bound.differences.emplace_back("the dump has a BindRequest for it and no such pod with devices");
+    out_.pods.push_back(std::move(bound));
+    return;
+  }
+  pod->granted.insert(pod->granted.end(), bound.granted.begin(), bound.granted.end());
+  pod->differences.insert(pod->differences.end(), bound.differences.begin(), bound.differences.end());
+  if (pod->outcome == "claims" && !pod->granted.empty()) add_once(pod->differences, kNotTakenOver);
+}
+
+// KAI holds a card for its fractions by a pod of its own.
+bool is_reservation(const MigratedPod& pod) {
+  return pod.name_space == "kai-resource-reservation" && pod.name.starts_with("gpu-reservation-");
+}
+
 Result<void> Reader::add_pod(const Json& object, const std::string& name, const std::string& name_space) {
   MigratedPod pod;
   pod.name = name;
   pod.name_space = name_space.empty() ? text_at(object, "/metadata/namespace") : name_space;
+  if (is_reservation(pod)) {
+    pod.outcome = "nothing";
+    pod.differences.emplace_back("it holds a card for KAI's fractions and goes with KAI; Heddle needs no such pod");
+    out_.pods.push_back(std::move(pod));
+    return {};
+  }
   add_granted(object, pod);
   Json copy = object;
   copy["kind"] = "Pod";
@@ -213,15 +287,9 @@ Result<void> Reader::add_pod(const Json& object, const std::string& name, const 
     if (warning.find("is written by schedulers") == std::string::npos) pod.differences.push_back(warning);
   }
   pod.outcome = !pod.reasons.empty() ? "refused" : pod.claims.empty() ? "nothing" : "claims";
-  if (pod.outcome == "claims" && !pod.granted.empty())
-    pod.differences.emplace_back(
-        "the devices it holds now are not taken over: it is placed anew when it is created anew");
+  if (pod.outcome == "claims" && !pod.granted.empty()) add_once(pod.differences, kNotTakenOver);
   if (pod.outcome != "nothing" || !pod.granted.empty() || !pod.differences.empty()) out_.pods.push_back(std::move(pod));
   return {};
-}
-
-std::string value_text(const Json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
 // Settings that change what a request means. `off`: the value that means what Heddle does anyway.

@@ -114,6 +114,47 @@ TEST(Migrate, Pods) {
   EXPECT_EQ(pods.at("Deployment/serve")->claims, std::vector<std::string>{"container main: gpu: 1 x heddle-nvidia"});
 }
 
+TEST(Migrate, WhatKaiDecided) {
+  const Migration out = read(R"(apiVersion: v1
+kind: List
+items:
+- kind: BindRequest
+  metadata: {name: half-1, namespace: b}
+  spec: {podName: half, selectedNode: n1, receivedResourceType: Fraction, receivedGPU: {count: 1, portion: "0.50"}, selectedGPUGroups: [g1]}
+  status: {phase: Succeeded}
+- kind: Pod
+  metadata: {name: half, namespace: b, annotations: {gpu-fraction: "0.5"}}
+  spec: {nodeName: n1, containers: [{name: main}]}
+- kind: Pod
+  metadata: {name: whole, namespace: b}
+  spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 2}}}]}
+- kind: BindRequest
+  metadata: {name: whole-1, namespace: b}
+  spec: {podName: whole, selectedNode: n2, receivedResourceType: Regular, receivedGPU: {count: 2, portion: "1.00"}}
+  status: {phase: Pending}
+- kind: BindRequest
+  metadata: {name: gone-1, namespace: b}
+  spec: {podName: gone, selectedNode: n2}
+  status: {phase: Failed}
+- kind: BindRequest
+  metadata: {name: nobody, namespace: b}
+- kind: Pod
+  metadata: {name: gpu-reservation-n1-abcde, namespace: kai-resource-reservation}
+  spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}
+)");
+  std::map<std::string, const MigratedPod*> pods;
+  for (const MigratedPod& pod : out.pods) pods[pod.name] = &pod;
+  EXPECT_EQ(pods.at("half")->granted, std::vector<std::string>{"KAI: 1 GPU, 0.50 of each of node n1, group g1"});
+  EXPECT_THAT(pods.at("half")->differences, Contains(HasSubstr("not taken over")));
+  EXPECT_EQ(pods.at("whole")->granted, std::vector<std::string>{"KAI: 2 GPU of node n2"});
+  EXPECT_THAT(pods.at("whole")->differences, Contains(HasSubstr("is being bound")));
+  EXPECT_EQ(pods.at("gone")->outcome, "nothing");
+  EXPECT_THAT(pods.at("gone")->differences, Contains(HasSubstr("could not bind the pod to node n2")));
+  EXPECT_EQ(pods.at("gpu-reservation-n1-abcde")->outcome, "nothing");
+  EXPECT_THAT(pods.at("gpu-reservation-n1-abcde")->differences, Contains(HasSubstr("goes with KAI")));
+  EXPECT_THAT(out.settings, Contains(HasSubstr("BindRequest b/nobody: it names no pod")));
+}
+
 TEST(Migrate, Settings) {
   const Migration out = read(kCluster);
   EXPECT_EQ(out.settings.size(), 4U);
