@@ -10,6 +10,7 @@
 #include "agent/slices.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "catalog/requests.h"
 #include "codec/codec.h"
 #include "controller/objects.h"
 #include "dialects/translate.h"
@@ -24,8 +25,8 @@ using Json = nlohmann::json;
 constexpr int64_t kMiB = int64_t{1} << 20;
 const std::string kDriver(agent::kDriver);
 
-std::string golden(const std::string& name) {
-  const auto text = read_file(std::string(HEDDLE_COMPAT_DIR) + "/0.1/" + name + ".json");
+std::string golden(const std::string& name, const std::string& version = "0.1") {
+  const auto text = read_file(std::string(HEDDLE_COMPAT_DIR) + "/" + version + "/" + name + ".json");
   EXPECT_TRUE(text) << text.error().text();
   return text.value_or("");
 }
@@ -123,6 +124,30 @@ TEST(Compat, TheRequestOfAnotherWebhookIsRead) {
   ASSERT_TRUE(later) << later.error().text();
   EXPECT_EQ(later->at(0).spec, requests->at(0).spec);
   EXPECT_TRUE(controller::same_spec(later->at(1).spec, requests->at(1).spec));
+}
+
+// From 0.2 on the webhook says of each request which type of device it means, and what was rounded.
+TEST(Compat, TheWebhookOfThisVersionWritesTheRequestOfTheNewestFolder) {
+  const auto rules = catalog::Requests::built_in();
+  ASSERT_TRUE(rules) << rules.error().text();
+  const auto translated = dialects::translate_pod(*rules, golden("pod", "0.2"), "0123456789abcdef");
+  ASSERT_TRUE(translated) << translated.error().text();
+  ASSERT_TRUE(translated->refusals.empty()) << translated->refusals.front().message;
+  const Json written = Json::parse(dialects::requests_json(translated->requests));
+  const Json newest = Json::parse(golden("request", "0.2"));
+  EXPECT_EQ(written, newest) << Json::diff(newest, written).dump(1);
+
+  const auto read = dialects::parse_requests(newest.dump());
+  ASSERT_TRUE(read) << read.error().text();
+  ASSERT_EQ(read->size(), translated->requests.size());
+  for (size_t i = 0; i < read->size(); ++i) {
+    EXPECT_EQ((*read)[i].spec, translated->requests[i].spec) << i;
+    EXPECT_EQ((*read)[i].roundings, translated->requests[i].roundings) << i;
+    const model::ResourceClaim claim = controller::claim_for(pod(), (*read)[i]);
+    const auto again = codec::parse_claim(codec::claim_json(claim));
+    ASSERT_TRUE(again) << again.error().text();
+    EXPECT_TRUE(controller::same_spec(again->spec, claim.spec)) << i;
+  }
 }
 
 TEST(Compat, ASliceOfAnotherAgentIsPlacedOn) {
