@@ -113,7 +113,7 @@ class Keys {
   std::map<std::string, std::string> first_;
 };
 
-constexpr std::array<std::string_view, 3> kPartitionRules = {"mig", "amd-mode", "ascend-template"};
+constexpr std::array<std::string_view, 4> kPartitionRules = {"mig", "mim", "amd-mode", "ascend-template"};
 
 MemoryKey read_memory(const Value& in, Keys& keys) {
   MemoryKey out;
@@ -147,6 +147,12 @@ CoresKey read_cores(const Value& in, Keys& keys) {
       one_of(in.required("default"), Words<DefaultCores>{{"none", DefaultCores::kNone},
                                                          {"all", DefaultCores::kAll},
                                                          {"all-without-memory", DefaultCores::kAllWithoutMemory}});
+  return out;
+}
+
+std::map<std::string, std::string> text_map(const Value& in) {
+  std::map<std::string, std::string> out;
+  in.each_member([&](std::string_view key, const Value& value) { out.emplace(key, value.text()); });
   return out;
 }
 
@@ -202,6 +208,8 @@ Family read_family(const Value& in, const std::string& vendor, const Catalog& ha
   out.count_is_slices = in["count-is-slices"].flag().value_or(false);
   out.models = in["models"].texts();
   out.model_prefixes = in["model-prefixes"].texts();
+  out.attributes = text_map(in["attributes"]);
+  out.environment = text_map(in["environment"]);
   if (in["hard-split"].present()) out.hard_split = hard_split(in["hard-split"], hardware, vendor);
   if (const Value soft = in["soft-split"]; soft.present()) {
     out.soft_split_annotation = soft.required("annotation").text();

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -104,6 +105,11 @@ struct Family {
   bool count_is_slices = false;             // the count is slices of one device: one partition of that size
   std::vector<std::string> models;          // exact names; empty: any
   std::vector<std::string> model_prefixes;  // beginnings of names; empty: any
+  // Attributes of the device that the name pins where the device publishes them: {"kernelDriver": "i915"}.
+  std::map<std::string, std::string> attributes;
+  // Variables that the dialect's own webhook puts into the container and programs read. "{container}" stands for the
+  // container's name, "{priority}" for the priority that was written; without one the variable is left out.
+  std::map<std::string, std::string> environment;
   std::optional<HardSplit> hard_split;
   std::string soft_split_annotation;  // with the value below: memory is exact, and cores may be written
   std::string soft_split_value;
@@ -119,7 +125,7 @@ struct PartitionFamily {
   std::string request;
   std::string noun;
   std::vector<std::string> prefixes;  // "nvidia.com/mig-"
-  std::string rule;                   // how the rest becomes a profile: mig, amd-mode, ascend-template
+  std::string rule;                   // how the rest becomes a profile: mig, mim, amd-mode, ascend-template
   std::vector<std::string> model_prefixes;
   std::vector<std::string> notes;
 };

@@ -17,12 +17,12 @@ const Requests& built_in() {
 
 TEST(Requests, EveryVendorOfTheFactsIsThere) {
   for (const char* vendor : {"amd", "ascend", "aws", "biren", "cambricon", "enflame", "google", "habana", "hygon",
-                             "iluvatar", "intel", "kunlun", "metax", "mthreads", "nvidia", "vastai"}) {
+                             "iluvatar", "intel", "kunlun", "metax", "mthreads", "nvidia", "thead", "vastai"}) {
     const RequestVendor* found = built_in().find_vendor(vendor);
     ASSERT_NE(found, nullptr) << vendor;
     EXPECT_FALSE(found->sources.empty()) << vendor;
   }
-  EXPECT_EQ(built_in().vendors().size(), 16U);
+  EXPECT_EQ(built_in().vendors().size(), 17U);
 }
 
 TEST(Requests, OwnersOfKeys) {

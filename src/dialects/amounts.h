@@ -28,6 +28,7 @@ class AmountReader {
 
   // The message names the container and the key.
   void refuse(std::string_view key, std::string_view message) const;
+  [[nodiscard]] const std::string& container() const { return resources_.container; }
   [[nodiscard]] size_t refused() const { return refusals_.size(); }
 
   // limits win over requests.

@@ -306,6 +306,21 @@ std::vector<Selector> restrictions(const RequestVendor& vendor, const catalog::R
   return out;
 }
 
+std::string restriction_words(const Selector& selector) {
+  const std::string list = fmt::format("{}", fmt::join(selector.values, ", "));
+  const char* of = selector.attribute == "parentUUID" ? "cards" : "devices";
+  switch (selector.op) {
+    case Selector::Op::kContainsAny:
+      return "only product names with " + list;
+    case Selector::Op::kContainsNone:
+      return "no product name with " + list;
+    case Selector::Op::kNotIn:
+      return fmt::format("none of the {} {}", of, list);
+    default:
+      return fmt::format("only the {} {}", of, list);
+  }
+}
+
 void check_chosen(const RequestVendor& vendor, const Annotations& annotations, const Ask& ask,
                   const std::string& container, std::vector<Refusal>& refusals) {
   for (const catalog::ChosenAnnotation& chosen : vendor.chosen) {

@@ -35,6 +35,9 @@ Wishes read_annotations(const catalog::Requests& rules, const Annotations& annot
 std::vector<Selector> restrictions(const catalog::RequestVendor& vendor, const catalog::Restrictions& own,
                                    const Annotations& annotations, Ask::Kind kind);
 
+// One of them in words, for people.
+std::string restriction_words(const Selector& selector);
+
 // Annotations that allow one device only are refused beside more.
 void check_chosen(const catalog::RequestVendor& vendor, const Annotations& annotations, const Ask& ask,
                   const std::string& container, std::vector<Refusal>& refusals);

@@ -16,10 +16,11 @@ namespace {
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 
-constexpr std::array<std::string_view, 16> kVendors = {
-    "amd",   "ascend",   "aws",   "biren",  "cambricon", "enflame",  "google", "habana",
-    "hygon", "iluvatar", "intel", "kunlun", "metax",     "mthreads", "nvidia", "vastai"};
-constexpr std::array<std::string_view, 6> kAttributes = {"model", "uuid", "parentUUID", "profile", "isolation", "type"};
+constexpr std::array<std::string_view, 17> kVendors = {
+    "amd",      "ascend", "aws",    "biren", "cambricon", "enflame", "google", "habana", "hygon",
+    "iluvatar", "intel",  "kunlun", "metax", "mthreads",  "nvidia",  "thead",  "vastai"};
+constexpr std::array<std::string_view, 7> kAttributes = {"model",     "uuid", "parentUUID",  "profile",
+                                                         "isolation", "type", "kernelDriver"};
 
 // A device that says nothing is a card.
 Selector type_selector(Ask::Kind kind) {

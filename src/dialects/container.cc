@@ -125,8 +125,10 @@ class ContainerReader {
     if (!understood.ask) return;
     Ask ask = std::move(*understood.ask);
     if (vendor != nullptr) {
-      for (Selector& selector : restrictions(*vendor, own, annotations_, ask.kind))
+      for (Selector& selector : restrictions(*vendor, own, annotations_, ask.kind)) {
+        understood.explanation += "; " + restriction_words(selector);
         ask.selectors.push_back(std::move(selector));
+      }
       check_chosen(*vendor, annotations_, ask, resources_.container, refusals_);
     }
     const auto taken = [&](const std::string& name) {
@@ -136,7 +138,8 @@ class ContainerReader {
     const std::string base = ask.name;
     for (int i = 2; taken(ask.name); ++i) ask.name = fmt::format("{}-{}", base, i);
     out_.explanations.push_back(std::move(understood.explanation));
-    if (!understood.rounding.empty()) out_.roundings.push_back(std::move(understood.rounding));
+    for (std::string& rounding : understood.roundings) out_.roundings.push_back(std::move(rounding));
+    out_.environment.merge(understood.environment);
     out_.form.asks.push_back(std::move(ask));
   }
 
@@ -161,6 +164,7 @@ class ContainerReader {
                                           resources_.container, vendor)});
       }
       out_.form.one_numa_node = true;
+      for (std::string& explanation : out_.explanations) explanation += "; all of the container on one NUMA node";
     }
   }
 

@@ -28,6 +28,7 @@ struct ContainerAsk {
   std::vector<std::string> remove;        // keys to take out of limits and requests
   std::vector<std::string> explanations;  // one a request
   std::vector<std::string> roundings;
+  std::map<std::string, std::string> environment;  // variables of the container, unless it has them already
   std::vector<std::string> warnings;
 };
 

@@ -133,7 +133,7 @@ void add_family(std::string& out, const Family& family) {
   line(family.percent, "percent of each device's memory, 1 to 100; 100 is the whole device; refused beside memory");
   if (family.cores)
     line(family.cores->keys, cores_meaning(*family.cores) + (family.hard_split ? "; only with the soft split" : ""));
-  line(family.priority, "0 or 1, a hint");
+  line(family.priority, "0 (high) or 1 (low, the default); no device");
   add_restrictions(out, family.restrictions);
   if (!family.soft_split_annotation.empty()) {
     out += fmt::format(
@@ -146,7 +146,15 @@ void add_family(std::string& out, const Family& family) {
                         ? "Without a count: one device."
                         : fmt::format("Memory or cores without `{}` are refused.", family.count.front()));
   }
+  for (const auto& [name, value] : family.environment) {
+    notes.push_back(fmt::format("The container gets the variable `{}`, {}, unless it has one.", name,
+                                value == "{container}"  ? "its own name"
+                                : value == "{priority}" ? "the priority that is written"
+                                                        : "\"" + value + "\""));
+  }
   if (!family.models.empty()) notes.push_back(fmt::format("Only the model {}.", code(family.models)));
+  if (!family.model_prefixes.empty())
+    notes.push_back(fmt::format("Only models that begin with {}.", code(family.model_prefixes)));
   if (family.hard_split) {
     const catalog::HardSplit& split = *family.hard_split;
     std::vector<std::string> templates;

@@ -54,11 +54,14 @@ class FamilyReader {
   void choose_mode();
   void choose_part();
   void be_alone();
+  void fill_environment();
   void finish();
   Understood without_device();
   Amount read(const std::vector<std::string>& names, AmountReader::Unit unit);
   [[nodiscard]] bool failed() const { return reader_.refused() != before_; }
   void refuse(const Amount& amount, std::string_view message) const { reader_.refuse(amount.key, message); }
+  // States what is granted in place of what was asked.
+  void round(std::string what) { out_.roundings.push_back(std::move(what)); }
   [[nodiscard]] std::string count_name() const { return family_.count.empty() ? "" : family_.count.front(); }
   [[nodiscard]] bool soft_split() const;
 
@@ -98,6 +101,8 @@ void FamilyReader::read_amounts() {
 void FamilyReader::check_ranges() {
   const auto& [count, memory, percent, cores, priority] = amounts_;
   const bool none = count.value && *count.value == 0;
+  // Families without a count ask for a device by these alone.
+  const bool some = family_.count.empty() || (count.value && !none);
   if (percent.or_zero() > 100) {
     refuse(percent, fmt::format("{} % is more than a whole card; write 1 to 100", *percent.value));
   } else if (percent.value && *percent.value == 0 && !none) {
@@ -111,14 +116,14 @@ void FamilyReader::check_ranges() {
     if (*cores.value > to && !sum) {
       refuse(cores,
              fmt::format("{} is more than a whole card, which has {}; write {} to {}", *cores.value, to, from, to));
-    } else if (*cores.value < from && count.value && !none) {
+    } else if (*cores.value < from && some) {
       refuse(cores, fmt::format("{} is too little; write {} to {}, or leave the key out", *cores.value, from, to));
     }
   }
   if (priority.or_zero() > 1) refuse(priority, "write 0 (high) or 1 (low)");
   if (memory.or_zero() > 0 && percent.or_zero() > 0)
     refuse(percent, fmt::format("given together with {}; write only one of the two", memory.key));
-  if (memory.value && *memory.value == 0 && count.or_zero() > 0 && !family_.memory->zero_is_unset)
+  if (memory.value && *memory.value == 0 && some && !family_.memory->zero_is_unset)
     refuse(memory, "0 is no memory at all; write more, or leave the key out for all memory of the card");
 }
 
@@ -178,9 +183,8 @@ void FamilyReader::choose_memory() {
   ask_.kind = Ask::Kind::kShare;
   ask_.cores = step->cores;
   if (step->units != units) {
-    out_.rounding =
-        fmt::format("{}: {} asked, {} granted, the next size that the hardware has, with {} % of the compute",
-                    memory.key, units, step->units, step->cores);
+    round(fmt::format("{}: {} asked, {} granted, the next size that the hardware has, with {} % of the compute",
+                      memory.key, units, step->units, step->cores));
   }
 }
 
@@ -204,8 +208,8 @@ void FamilyReader::choose_kind() {
   if (cores.value) {
     ask_.cores = (*cores.value * 100 + to - 1) / to;
     if (*cores.value * 100 % to != 0) {
-      out_.rounding = fmt::format("{}: {} of {} asked, {} % granted, rounded up to whole percent", cores.key,
-                                  *cores.value, to, ask_.cores);
+      round(fmt::format("{}: {} of {} asked, {} % granted, rounded up to whole percent", cores.key, *cores.value, to,
+                        ask_.cores));
     }
     return;
   }
@@ -275,8 +279,8 @@ void FamilyReader::choose_hard_split() {
                                   [&](const catalog::Template& one) { return one.mib >= asked; });
   if (found == split.templates.end()) {
     if (asked != split.whole_mib)
-      out_.rounding = fmt::format("{}: {} MiB asked, a whole NPU with {} MiB granted, because no template is as large",
-                                  memory.key, asked, split.whole_mib);
+      round(fmt::format("{}: {} MiB asked, a whole NPU with {} MiB granted, because no template is as large",
+                        memory.key, asked, split.whole_mib));
     return;
   }
   if (ask_.count > 1) {
@@ -291,8 +295,8 @@ void FamilyReader::choose_hard_split() {
   ask_.cores = found->cores * 100 / split.cores;
   ask_.selectors.push_back({Selector::Op::kEquals, "isolation", {"hard"}, "hard", ""});
   if (found->mib != asked)
-    out_.rounding = fmt::format("{}: {} MiB asked, {} MiB granted, template {} with {} of {} AI cores", memory.key,
-                                asked, found->mib, found->name, found->cores, split.cores);
+    round(fmt::format("{}: {} MiB asked, {} MiB granted, template {} with {} of {} AI cores", memory.key, asked,
+                      found->mib, found->name, found->cores, split.cores));
 }
 
 void FamilyReader::choose_modules() {
@@ -300,7 +304,7 @@ void FamilyReader::choose_modules() {
   if (per == 1 || ask_.kind != Ask::Kind::kWhole) return;
   if (ask_.count == 1) {
     ask_.count = per;
-    out_.rounding = fmt::format("{}: 1 asked, {} granted, all of a module", amounts_.count.key, per);
+    round(fmt::format("{}: 1 asked, {} granted, all of a module", amounts_.count.key, per));
   } else if (ask_.count % per != 0) {
     refuse(amounts_.count,
            fmt::format("{} is no whole number of modules, which have {} each; write 1 or a multiple of {}", ask_.count,
@@ -338,8 +342,8 @@ void FamilyReader::choose_part() {
                               ask_.memory_mib, modes_.split_key));
     return;
   }
-  out_.rounding = fmt::format("{}: {} MiB asked, the smallest MIG partition of the card that holds it granted",
-                              named.key, ask_.memory_mib);
+  round(fmt::format("{}: {} MiB asked, the smallest MIG partition of the card that holds it granted", named.key,
+                    ask_.memory_mib));
   ask_.kind = Ask::Kind::kPartition;
   ask_.memory_mib = 0;
   ask_.cores = 0;
@@ -376,7 +380,18 @@ Understood FamilyReader::without_device() {
   return std::move(out_);
 }
 
+void FamilyReader::fill_environment() {
+  for (const auto& [name, value] : family_.environment) {
+    if (value == "{priority}" && !amounts_.priority.value) continue;
+    std::string text = value == "{priority}" ? std::to_string(amounts_.priority.or_zero()) : value;
+    if (text == "{container}") text = reader_.container();
+    out_.environment.emplace(name, std::move(text));
+  }
+}
+
 void FamilyReader::finish() {
+  for (const auto& [attribute, value] : family_.attributes)
+    ask_.selectors.push_back({Selector::Op::kEquals, attribute, {value}, value, ""});
   if (!family_.models.empty()) {
     ask_.selectors.insert(ask_.selectors.begin(), {Selector::Op::kIn, "model", family_.models, "", ""});
   }
@@ -391,9 +406,16 @@ void FamilyReader::finish() {
     out_.remove.push_back(amount->key);
     wrote += fmt::format("{}{}={}", wrote.empty() ? "" : ", ", amount->key, *reader_.text(amount->key));
   }
-  if (!amounts_.priority.key.empty()) out_.warnings.push_back(amounts_.priority.key + " has no effect in this version");
+  if (!amounts_.priority.key.empty() && amounts_.priority.or_zero() == 0) {
+    round(
+        fmt::format("{}: 0 (high) asked, not honoured: Heddle's guard paces the tenants of a card by their cores and "
+                    "knows no priority among them; cores guarantee a share",
+                    amounts_.priority.key));
+    out_.warnings.push_back(out_.roundings.back());
+  }
+  fill_environment();
   out_.explanation = fmt::format("{}: {}: {}", family_.dialect, wrote, describe(ask_, family_.noun));
-  if (!out_.rounding.empty()) out_.explanation += "; rounded: " + out_.rounding;
+  for (const std::string& rounding : out_.roundings) out_.explanation += "; rounded: " + rounding;
   out_.ask = std::move(ask_);
 }
 
@@ -436,6 +458,10 @@ std::string describe(const Ask& ask, std::string_view noun) {
     for (const Selector& selector : ask.selectors) {
       if (selector.attribute == "profile" && !selector.values.empty())
         profile = " of profile " + selector.values.front();
+    }
+    if (profile.empty()) {
+      return fmt::format("{} hard partition{} of {}{}, the smallest that holds it", ask.count,
+                         ask.count == 1 ? "" : "s", noun, ask.different_cards ? "s, each of a different card" : "");
     }
     return devices + profile;
   }

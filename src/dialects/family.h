@@ -1,6 +1,7 @@
 // One family of keys of one container -> one ask, by the rules that the catalogue has for the family.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,10 +23,11 @@ struct Modes {
 };
 
 struct Understood {
-  std::optional<Ask> ask;           // nothing: no device
-  std::vector<std::string> remove;  // keys to take out of limits and requests
-  std::string explanation;          // dialect, what was written, what it means
-  std::string rounding;             // what the hardware made of it; empty: exactly what was asked
+  std::optional<Ask> ask;              // nothing: no device
+  std::vector<std::string> remove;     // keys to take out of limits and requests
+  std::string explanation;             // dialect, what was written, what it means
+  std::vector<std::string> roundings;  // where it is not exactly what was asked, and why; for the claim and an event
+  std::map<std::string, std::string> environment;  // variables of the container, unless it has them already
   std::vector<std::string> warnings;
 };
 

@@ -37,6 +37,13 @@ std::optional<std::string> mig_profile(std::string_view rest) {
   return rest == "-me" ? std::optional(base + "-me") : std::nullopt;
 }
 
+// 2m.8gb
+std::optional<std::string> mim_profile(std::string_view rest) {
+  const std::string profile(rest);
+  if (take_digits(rest).empty() || !take(rest, "m.")) return std::nullopt;
+  return !take_digits(rest).empty() && rest == "gb" ? std::optional(profile) : std::nullopt;
+}
+
 // cpx_nps4
 std::optional<std::string> amd_mode(std::string_view name) {
   constexpr std::array<std::string_view, 5> kCompute = {"spx_nps", "dpx_nps", "tpx_nps", "qpx_nps", "cpx_nps"};
@@ -71,6 +78,7 @@ std::optional<std::string> ascend_template(std::string_view rest) {
 
 std::optional<std::string> partition_profile(const std::string& rule, std::string_view key, std::string_view prefix) {
   if (rule == "mig") return mig_profile(key.substr(prefix.size()));
+  if (rule == "mim") return mim_profile(key.substr(prefix.size()));
   if (rule == "ascend-template") return ascend_template(key.substr(prefix.size()));
   if (rule == "amd-mode") return amd_mode(key.substr(key.find('/') + 1));
   return std::nullopt;

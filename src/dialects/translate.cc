@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "catalog/requests.h"
@@ -21,10 +22,12 @@ using Json = nlohmann::json;
 // A container of the pod that is being translated, with where it stands.
 struct Place {
   Json* container = nullptr;
-  std::string path;  // spec.initContainers[0]
+  std::string path;     // spec.initContainers[0]
+  std::string pointer;  // /spec/initContainers/0
   std::string name;
   bool init = false;
   bool sidecar = false;
+  Resources resources;  // ours, as they came
 };
 
 Json* member(Json& object, const char* name) {
@@ -47,34 +50,62 @@ std::map<std::string, std::string> texts_of(Json* object) {
   return out;
 }
 
-Result<void> collect(Json& spec, const char* list, std::vector<Place>& out) {
-  Json* containers = member(spec, list);
-  if (containers == nullptr) return {};
-  if (!containers->is_array()) return fail(Code::kInvalidArgument, "must be an array", fmt::format("spec.{}", list));
-  const bool init = std::string_view(list) == "initContainers";
-  for (size_t i = 0; i < containers->size(); ++i) {
-    Json& container = (*containers)[i];
-    Place place{&container, fmt::format("spec.{}[{}]", list, i), text_of(container, "name"), init, false};
-    if (place.name.empty()) return fail(Code::kInvalidArgument, "must have a name", place.path);
-    place.sidecar = init && text_of(container, "restartPolicy") == "Always";
-    out.push_back(std::move(place));
-  }
-  return {};
-}
-
 Resources our_resources(const catalog::Requests& rules, const Place& place) {
   Resources out;
   out.path = place.path + ".resources";
   out.container = place.name;
   Json* resources = member(*place.container, "resources");
   if (resources == nullptr) return out;
-  for (auto& [key, value] : texts_of(member(*resources, "limits"))) {
-    if (asks_for_device(rules, key)) out.limits.emplace(key, value);
-  }
-  for (auto& [key, value] : texts_of(member(*resources, "requests"))) {
-    if (asks_for_device(rules, key)) out.requests.emplace(key, value);
-  }
+  const auto take = [&](const char* list, std::map<std::string, std::string>& into) {
+    Json* amounts = member(*resources, list);
+    if (amounts == nullptr) return;
+    for (const auto& [key, value] : amounts->items()) {
+      if (asks_for_device(rules, key)) into.emplace(key, value.is_string() ? value.get<std::string>() : value.dump());
+    }
+  };
+  take("limits", out.limits);
+  take("requests", out.requests);
   return out;
+}
+
+Result<void> check_container(Json& container, const std::string& path) {
+  const Json* env = member(container, "env");
+  if (env != nullptr && !env->is_array()) return fail(Code::kInvalidArgument, "must be an array", path + ".env");
+  Json* resources = member(container, "resources");
+  if (resources == nullptr) return {};
+  if (!resources->is_object()) return fail(Code::kInvalidArgument, "must be an object", path + ".resources");
+  for (const char* list : {"limits", "requests"}) {
+    const Json* amounts = member(*resources, list);
+    if (amounts != nullptr && !amounts->is_object())
+      return fail(Code::kInvalidArgument, "must be an object", fmt::format("{}.resources.{}", path, list));
+  }
+  const Json* claims = member(*resources, "claims");
+  if (claims != nullptr && !claims->is_array())
+    return fail(Code::kInvalidArgument, "must be an array", path + ".resources.claims");
+  return {};
+}
+
+Result<void> collect(const catalog::Requests& rules, Json& spec, const char* list, std::vector<Place>& out) {
+  Json* containers = member(spec, list);
+  if (containers == nullptr) return {};
+  if (!containers->is_array()) return fail(Code::kInvalidArgument, "must be an array", fmt::format("spec.{}", list));
+  const bool init = std::string_view(list) == "initContainers";
+  for (size_t i = 0; i < containers->size(); ++i) {
+    Json& container = (*containers)[i];
+    Place place{&container,
+                fmt::format("spec.{}[{}]", list, i),
+                fmt::format("/spec/{}/{}", list, i),
+                text_of(container, "name"),
+                init,
+                false,
+                {}};
+    if (place.name.empty()) return fail(Code::kInvalidArgument, "must have a name", place.path);
+    HEDDLE_CHECK_OK(check_container(container, place.path));
+    place.sidecar = init && text_of(container, "restartPolicy") == "Always";
+    place.resources = our_resources(rules, place);
+    out.push_back(std::move(place));
+  }
+  return {};
 }
 
 // Asks that came in this pass take the place of earlier ones for the same vendor; the rest of the claim stays.
@@ -100,7 +131,7 @@ ClaimForm merged(const ClaimForm& earlier, const ClaimForm& now) {
 class Translator {
  public:
   Translator(const catalog::Requests& rules, Json pod, std::string_view request_uid, const TranslateOptions& options)
-      : rules_(rules), original_(std::move(pod)), pod_(original_), uid_(request_uid), options_(options) {}
+      : rules_(rules), pod_(std::move(pod)), uid_(request_uid), options_(options) {}
 
   Result<Translation> run();
 
@@ -115,15 +146,21 @@ class Translator {
   const ContainerRequest* claim_to_share(const Place& place, const model::ClaimSpec& spec) const;
   std::string fresh_ref(const std::string& container) const;
   void strip(const Place& place, const std::vector<std::string>& keys);
+  void add_environment(const Place& place, const std::map<std::string, std::string>& variables);
+  void remember(const std::string& pointer);
+  [[nodiscard]] Json patch() const;
   void attach(const Place& place, const ContainerRequest& request);
   void finish();
   [[nodiscard]] bool uses_claim(const ContainerRequest& request) const;
-  Json& metadata() { return pod_["metadata"]; }
+  Json* metadata() { return member(pod_, "metadata"); }
+  std::map<std::string, std::string> metadata_texts(const char* name) {
+    return metadata() == nullptr ? std::map<std::string, std::string>() : texts_of(member(*metadata(), name));
+  }
   Json& spec() { return pod_["spec"]; }
 
   const catalog::Requests& rules_;
-  Json original_;
   Json pod_;
+  std::map<std::string, std::optional<Json>> before_;  // what is about to be written to, by pointer; nothing: absent
   std::string uid_;
   TranslateOptions options_;
   Translation out_;
@@ -156,7 +193,7 @@ bool Translator::uses_claim(const ContainerRequest& request) const {
 // An annotation that came in counts only when it says exactly what the pod has; anything else is dropped and written
 // anew.
 void Translator::read_earlier_pass() {
-  Json* annotations = member(metadata(), "annotations");
+  Json* annotations = metadata() == nullptr ? nullptr : member(*metadata(), "annotations");
   Json* value = annotations == nullptr ? nullptr : member(*annotations, std::string(kRequestAnnotation).c_str());
   if (value == nullptr) return;
   if (value->is_string()) {
@@ -167,6 +204,7 @@ void Translator::read_earlier_pass() {
       return;
     }
   }
+  remember("/metadata/annotations");
   annotations->erase(std::string(kRequestAnnotation));
   out_.warnings.push_back("annotation heddle.dev/request is written by Heddle alone; what came in was dropped");
 }
@@ -179,6 +217,44 @@ void Translator::strip(const Place& place, const std::vector<std::string>& keys)
     if (amounts == nullptr) continue;
     for (const std::string& key : keys) amounts->erase(key);
     if (amounts->empty()) resources->erase(list);
+  }
+}
+
+// A copy of the whole pod and a comparison with it would cost more than the translation. No remembered pointer is
+// below another one.
+void Translator::remember(const std::string& pointer) {
+  const auto [place, fresh] = before_.try_emplace(pointer);
+  if (!fresh) return;
+  const Json::json_pointer path(pointer);
+  if (pod_.contains(path)) place->second = pod_.at(path);
+}
+
+Json Translator::patch() const {
+  Json out = Json::array();
+  for (const auto& [pointer, before] : before_) {
+    const Json::json_pointer path(pointer);
+    const bool there = pod_.contains(path);
+    if (before && there) {
+      for (Json& step : Json::diff(*before, pod_.at(path), pointer)) out.push_back(std::move(step));
+    } else if (before) {
+      out.push_back(Json::object({{"op", "remove"}, {"path", pointer}}));
+    } else if (there) {
+      out.push_back(Json::object({{"op", "add"}, {"path", pointer}, {"value", pod_.at(path)}}));
+    }
+  }
+  return out;
+}
+
+void Translator::add_environment(const Place& place, const std::map<std::string, std::string>& variables) {
+  if (variables.empty()) return;
+  remember(place.pointer + "/env");
+  Json& list = (*place.container)["env"];
+  if (list.is_null()) list = Json::array();
+  for (const auto& [name, value] : variables) {
+    const bool there = std::any_of(list.begin(), list.end(), [&](const Json& entry) {
+      return entry.is_object() && entry.value("name", Json()) == name;
+    });
+    if (!there) list.push_back(Json::object({{"name", name}, {"value", value}}));
   }
 }
 
@@ -195,7 +271,10 @@ const ContainerRequest* Translator::claim_to_share(const Place& place, const mod
 }
 
 std::string Translator::fresh_ref(const std::string& container) const {
-  const Json claims = pod_.at("spec").value("resourceClaims", Json::array());
+  const Json& spec = pod_.at("spec");
+  const auto found = spec.find("resourceClaims");
+  static const Json kNone = Json::array();
+  const Json& claims = found == spec.end() ? kNone : *found;
   std::string ref = claim_ref_name(container);
   const auto taken = [&](const std::string& name) {
     return std::any_of(claims.begin(), claims.end(),
@@ -206,6 +285,7 @@ std::string Translator::fresh_ref(const std::string& container) const {
 }
 
 void Translator::attach(const Place& place, const ContainerRequest& request) {
+  remember("/spec/resourceClaims");
   Json& claims = spec()["resourceClaims"];
   if (claims.is_null()) claims = Json::array();
   const Json entry{{"name", request.claim_ref}, {"resourceClaimName", request.claim_name}};
@@ -227,10 +307,12 @@ ClaimForm Translator::form_of(const Place& place, const ContainerAsk& ask) const
 }
 
 void Translator::translate(const Place& place, const ContainerAsk& ask) {
+  if (!ask.remove.empty() || !ask.form.asks.empty()) remember(place.pointer + "/resources");
   strip(place, ask.remove);
   for (const std::string& warning : ask.warnings)
     out_.warnings.push_back(fmt::format("container {}: {}", place.name, warning));
   if (ask.form.asks.empty()) return;
+  add_environment(place, ask.environment);
   for (const std::string& line : ask.explanations)
     out_.explanations.push_back(fmt::format("container {}: {}", place.name, line));
   const model::ClaimSpec spec = claim_spec(form_of(place, ask));
@@ -254,8 +336,8 @@ void Translator::translate(const Place& place, const ContainerAsk& ask) {
     request.claim_ref = shared->claim_ref;
     request.claim_name = shared->claim_name;
   } else {
-    std::string pod = text_of(metadata(), "name");
-    if (pod.empty()) pod = text_of(metadata(), "generateName");
+    std::string pod = metadata() == nullptr ? "" : text_of(*metadata(), "name");
+    if (pod.empty() && metadata() != nullptr) pod = text_of(*metadata(), "generateName");
     request.claim_ref = fresh_ref(place.name);
     request.claim_name = claim_object_name(pod, place.name, uid_);
   }
@@ -265,6 +347,8 @@ void Translator::translate(const Place& place, const ContainerAsk& ask) {
 
 void Translator::finish() {
   if (!requests_.empty()) {
+    remember("/spec/schedulingGates");
+    remember(metadata() == nullptr ? "/metadata" : "/metadata/annotations");
     Json& gates = spec()["schedulingGates"];
     if (gates.is_null()) gates = Json::array();
     const Json gate = Json::object({{"name", kGate}});
@@ -277,32 +361,25 @@ void Translator::finish() {
       }
     }
     requests_ = std::move(ordered);
-    Json& annotations = metadata()["annotations"];
+    Json& annotations = pod_["metadata"]["annotations"];
     if (annotations.is_null()) annotations = Json::object();
     annotations[std::string(kRequestAnnotation)] = requests_json(requests_);
   }
   out_.requests = requests_;
-  if (metadata().empty()) {
-    if (original_.contains("metadata"))
-      pod_["metadata"] = original_["metadata"];
-    else
-      pod_.erase("metadata");
-  }
-  if (pod_ == original_) return;
+  const Json steps = patch();
+  if (steps.empty()) return;
   out_.changed = true;
-  out_.json_patch = Json::diff(original_, pod_).dump();
+  out_.json_patch = steps.dump();
 }
 
 Result<void> Translator::check_shape() {
   Json* spec_object = member(pod_, "spec");
-  Json* metadata_object = member(pod_, "metadata");
   if (spec_object == nullptr || !spec_object->is_object())
     return fail(Code::kInvalidArgument, "must be an object", "spec");
-  if (metadata_object != nullptr && !metadata_object->is_object())
+  if (metadata() != nullptr && !metadata()->is_object())
     return fail(Code::kInvalidArgument, "must be an object", "metadata");
-  if (metadata_object == nullptr) pod_["metadata"] = Json::object();
   for (const char* list : {"annotations", "labels"}) {
-    Json* value = member(metadata(), list);
+    Json* value = metadata() == nullptr ? nullptr : member(*metadata(), list);
     if (value != nullptr && !value->is_object())
       return fail(Code::kInvalidArgument, "must be an object", fmt::format("metadata.{}", list));
   }
@@ -311,8 +388,8 @@ Result<void> Translator::check_shape() {
     if (value != nullptr && !value->is_array())
       return fail(Code::kInvalidArgument, "must be an array", fmt::format("spec.{}", list));
   }
-  HEDDLE_CHECK_OK(collect(spec(), "containers", places_));
-  HEDDLE_CHECK_OK(collect(spec(), "initContainers", places_));
+  HEDDLE_CHECK_OK(collect(rules_, spec(), "containers", places_));
+  HEDDLE_CHECK_OK(collect(rules_, spec(), "initContainers", places_));
   std::set<std::string> names;
   for (const Place& place : places_) {
     if (!names.insert(place.name).second)
@@ -324,7 +401,7 @@ Result<void> Translator::check_shape() {
 // A mirror pod runs already, and an ignored one belongs to another scheduler.
 bool Translator::leave_alone(bool any_resource) {
   const bool mirror = annotations_.contains("kubernetes.io/config.mirror");
-  const bool ignored = !options_.translate_ignored && is_ignored(texts_of(member(metadata(), "labels")));
+  const bool ignored = !options_.translate_ignored && is_ignored(metadata_texts("labels"));
   if (!mirror && !ignored) return false;
   if (any_resource) {
     out_.warnings.push_back(mirror ? "a mirror pod of a node is left alone; Heddle gives it no device"
@@ -337,8 +414,7 @@ void Translator::translate_kai(const Wishes& wishes, std::vector<ContainerAsk>& 
   KaiPod pod;
   for (const Place& place : places_) {
     (place.init ? pod.init_containers : pod.containers).push_back(place.name);
-    const Resources resources = our_resources(rules_, place);
-    for (const auto* list : {&resources.limits, &resources.requests}) {
+    for (const auto* list : {&place.resources.limits, &place.resources.requests}) {
       for (const auto& [key, value] : *list) {
         const bool nvidia = vendors_of(rules_, {"", "", {{key, value}}, {}}).contains("nvidia");
         if (nvidia && value != "0") pod.gpu_key = key;
@@ -368,7 +444,7 @@ void Translator::translate_kai(const Wishes& wishes, std::vector<ContainerAsk>& 
 
 void Translator::translate_containers() {
   std::set<std::string> vendors;
-  for (const Place& place : places_) vendors.merge(vendors_of(rules_, our_resources(rules_, place)));
+  for (const Place& place : places_) vendors.merge(vendors_of(rules_, place.resources));
   for (const ContainerRequest& request : requests_) {
     if (const Result<ClaimForm> form = read_claim_form(request.spec); form) {
       for (const Ask& ask : form->asks) vendors.insert(ask.vendor);
@@ -380,7 +456,7 @@ void Translator::translate_containers() {
   std::vector<ContainerAsk> asks;
   asks.reserve(places_.size());
   for (const Place& place : places_)
-    asks.push_back(read_container(rules_, our_resources(rules_, place), annotations_, wishes, out_.refusals));
+    asks.push_back(read_container(rules_, place.resources, annotations_, wishes, out_.refusals));
   if (kai) translate_kai(wishes, asks);
   bool any = !requests_.empty();
   for (size_t i = 0; i < places_.size() && out_.refusals.empty(); ++i) {
@@ -397,9 +473,9 @@ void Translator::translate_containers() {
 
 Result<Translation> Translator::run() {
   HEDDLE_CHECK_OK(check_shape());
-  annotations_ = texts_of(member(metadata(), "annotations"));
-  const bool any_resource = std::any_of(places_.begin(), places_.end(),
-                                        [&](const Place& place) { return !our_resources(rules_, place).empty(); });
+  annotations_ = metadata_texts("annotations");
+  const bool any_resource =
+      std::any_of(places_.begin(), places_.end(), [&](const Place& place) { return !place.resources.empty(); });
   if (leave_alone(any_resource)) return std::move(out_);
   read_earlier_pass();
   // A pod whose only request is a resource name in an annotation would start without any device.

@@ -317,6 +317,78 @@ TEST(Translate, AnIgnoredPodIsLeftAloneUntilTold) {
   EXPECT_EQ(told->requests.size(), 1U);
 }
 
+// Heddle's guard knows no priority among the tenants of a card: the variable is passed on as HAMi's webhook would, and
+// that it is not honoured is said to the user, on the claim and in an event.
+TEST(Translate, APriorityIsPassedOnAndWhatIsNotHonouredIsSaid) {
+  const auto translated = [](const char* priority) {
+    const Json before = pod({container("main", {{"nvidia.com/gpumem", "1000"}, {"nvidia.com/priority", priority}})});
+    const Translation t = translate(before);
+    EXPECT_TRUE(t.refusals.empty());
+    EXPECT_EQ(patched(before, t)["spec"]["containers"][0]["env"],
+              Json::array({Json{{"name", "CUDA_TASK_PRIORITY"}, {"value", priority}}}));
+    return t;
+  };
+  const Translation high = translated("0");
+  ASSERT_EQ(high.requests.at(0).roundings.size(), 1U);
+  EXPECT_NE(high.requests[0].roundings[0].find("nvidia.com/priority: 0 (high) asked, not honoured"), std::string::npos);
+  EXPECT_NE(high.explanations.at(0).find("not honoured"), std::string::npos);
+  const Translation low = translated("1");  // the default
+  EXPECT_TRUE(low.requests.at(0).roundings.empty());
+  EXPECT_TRUE(low.warnings.empty());
+}
+
+TEST(Translate, VariablesOfTheDialectsWebhookAreSetOnceAndTheUsersStay) {
+  Json before = pod(Json::array({container("a", {{"iluvatar.ai/BI-V150-vgpu", "1"}}),
+                                 container("b", {{"iluvatar.ai/BI-V150-vgpu", "1"}}), container("c", {{"cpu", "1"}})}));
+  before["spec"]["containers"][1]["env"] = Json::array({Json{{"name", "SOL_CONTINER_NAME"}, {"value", "mine"}}});
+  const Translation t = translate(before);
+  const Json after = patched(before, t);
+  EXPECT_EQ(after["spec"]["containers"][0]["env"], Json::array({Json{{"name", "SOL_CONTINER_NAME"}, {"value", "a"}}}));
+  EXPECT_EQ(after["spec"]["containers"][1]["env"], before["spec"]["containers"][1]["env"]);
+  EXPECT_FALSE(after["spec"]["containers"][2].contains("env"));
+  EXPECT_FALSE(translate(after).changed);
+}
+
+TEST(Translate, ExplanationsSayWhatAnnotationsRestrict) {
+  Json object = pod({container("main", {{"nvidia.com/gpu", "2"}})});
+  object["metadata"]["annotations"] = {
+      {"nvidia.com/use-gputype", "A100,H100"}, {"nvidia.com/nouse-gpuuuid", "GPU-1"}, {"nvidia.com/numa-bind", "true"}};
+  const Translation t = translate(object);
+  ASSERT_EQ(t.explanations.size(), 1U);
+  EXPECT_EQ(t.explanations[0],
+            "container main: HAMi: nvidia.com/gpu=2: 2 NVIDIA GPUs, whole; only product names with a100, h100; none of "
+            "the devices GPU-1; all of the container on one NUMA node");
+}
+
+TEST(Translate, APodWithoutMetadataGetsOnlyWhatIsWritten) {
+  Json object = pod({container("main", {{"cpu", "1"}})});
+  object.erase("metadata");
+  EXPECT_FALSE(translate(object).changed);
+  object["spec"]["containers"][0] = container("main", kShare);
+  const Json after = patched(object, translate(object));
+  EXPECT_EQ(after["metadata"].size(), 1U);
+  EXPECT_TRUE(after["metadata"]["annotations"].contains("heddle.dev/request"));
+}
+
+// A list of another type is an error of the object, not of the program.
+TEST(Translate, ContainersOfAnotherShapeAreErrors) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("env":"x","resources":{"limits":{"iluvatar.ai/BI-V150-vgpu":"1"}})", "spec.containers[0].env"},
+      {R"("resources":"x")", "spec.containers[0].resources"},
+      {R"("resources":{"limits":"x","requests":{"nvidia.com/gpu":"1"}})", "spec.containers[0].resources.limits"},
+      {R"("resources":{"limits":{"nvidia.com/gpu":"1"},"requests":[]})", "spec.containers[0].resources.requests"},
+      {R"("resources":{"limits":{"nvidia.com/gpu":"1"},"claims":{}})", "spec.containers[0].resources.claims"},
+  };
+  for (const auto& [fields, field] : cases) {
+    const std::string object = fmt::format(
+        R"({{"kind":"Pod","metadata":{{"annotations":{{"gpu-fraction":"0.5"}}}},"spec":{{"containers":[{{"name":"a",{}}}]}}}})",
+        fields);
+    const auto out = translate_pod(testing::rules(), object, kUid);
+    ASSERT_FALSE(out) << fields;
+    EXPECT_EQ(out.error().field, field) << fields;
+  }
+}
+
 TEST(Translate, NotAPod) {
   for (const char* text :
        {"", "[]", "{}", R"({"kind":"Service","spec":{}})", R"({"spec":{"containers":{}}})",

@@ -67,6 +67,34 @@ Errors name the file, the line, the field and the nearest known key. A model, ta
 the same name takes the place of the built-in one. `catalog/schema/hardware.schema.json` is the JSON Schema of the form,
 for editors. A partition table lists profiles; in a table of mode `mixed` they go together as long as slots and counters
 last (a profile may begin only at its `starts`), in one of mode `uniform` the whole card is in one of them.
+
+## Adding resource names
+
+What pods write is data too: `my-catalog/<vendor>/requests.yaml` takes the place of the built-in file of that vendor, or
+adds a vendor. The form is `catalog/schema/requests.schema.json`; what each field means is in `src/catalog/requests.h`.
+
+```yaml
+# my-catalog/mine/requests.yaml
+vendor: mine
+title: My cards
+sources: [our own device plugin]
+domains: [{prefix: mine.example.com/}]
+families:
+  - id: card
+    dialect: our device plugin
+    noun: card
+    request: card
+    count: mine.example.com/card
+    memory: {keys: mine.example.com/card-memory, unit: 1Mi}
+```
+
+```
+heddle catalog validate my-catalog/mine/requests.yaml
+heddle translate -f pod.yaml --catalog my-catalog
+```
+
+`validate` reads the file as `translate --catalog` would, with the `hardware.yaml` beside it, and prints for each trouble the
+file, the line, the field and what to write.
 """
 
 
