@@ -296,6 +296,27 @@ TEST_F(EngineTest, PlainResourcesOfTheNodeCount) {
   EXPECT_TRUE(std::holds_alternative<Infeasible>(place(request)));
 }
 
+// After a restart the lists come in any order, and a node can go and come back while its pods stay.
+TEST_F(EngineTest, WhatPodsUseCountsOnNodesThatAreSeenLater) {
+  model::Pod pod;
+  model::Container container;
+  container.requests = {{"cpu", test::quantity("40")}};
+  pod.containers.push_back(container);
+  PlacementRequest request{
+      .pod = &pod, .claims = {make_claim("a", {})}, .pinned_node = {}, .preferred_node = {}, .excluded_nodes = {}};
+  state_.upsert_pod_usage("early", "node-1", {{"cpu", 30000}});
+  state_.upsert_pod_usage("moved", "node-2", {{"cpu", 30000}});
+  state_.upsert_pod_usage("moved", "node-1", {{"cpu", 1000}});
+  add_node("node-1", 1);
+  EXPECT_THAT(only_reason(place(request), "NodeFit"), HasSubstr("33 of 64"));
+  state_.remove_node("node-1");
+  state_.remove_pod_usage("moved");
+  add_node("node-1", 1);
+  EXPECT_THAT(only_reason(place(request), "NodeFit"), HasSubstr("34 of 64"));
+  state_.remove_pod_usage("early");
+  EXPECT_EQ(std::get<Assigned>(place(request)).node, "node-1");
+}
+
 TEST_F(EngineTest, NodeConstraintsOfThePodHold) {
   add_node("node-1", 1);
   add_node("node-2", 1);

@@ -19,6 +19,13 @@ void State::Impl::index_extended_resources() {
   }
 }
 
+void State::Impl::leave_node(const std::string& uid, const std::string& node) {
+  const auto known = pods_of_node.find(node);
+  if (known == pods_of_node.end()) return;
+  known->second.erase(uid);
+  if (known->second.empty()) pods_of_node.erase(known);
+}
+
 void State::Impl::charge_pod(const std::string& uid, const PodUsage& usage, int64_t sign) {
   const auto node = inventory.nodes().find(usage.node);
   if (node == inventory.nodes().end()) return;
@@ -40,9 +47,9 @@ void State::upsert_node(model::Node node) {
   if (!impl_->inventory.upsert_node(std::move(node))) return;
   ++impl_->generation;
   if (!is_new) return;
-  for (const auto& [uid, usage] : impl_->pods) {
-    if (usage.node == name) impl_->charge_pod(uid, usage, 1);
-  }
+  const auto pods = impl_->pods_of_node.find(name);
+  if (pods == impl_->pods_of_node.end()) return;
+  for (const std::string& uid : pods->second) impl_->charge_pod(uid, impl_->pods.at(uid), 1);
 }
 
 void State::remove_node(const std::string& name) {
@@ -93,9 +100,11 @@ void State::upsert_pod_usage(const std::string& pod_uid, const std::string& node
   if (!is_new && known.node == node && known.usage == usage && known.ports == ports) return;
   if (!is_new) {
     impl_->charge_pod(pod_uid, known, -1);
+    impl_->leave_node(pod_uid, known.node);
     ++impl_->generation;
   }
   known = {node, std::move(usage), std::move(ports)};
+  impl_->pods_of_node[node].insert(pod_uid);
   impl_->charge_pod(pod_uid, known, 1);
 }
 
@@ -103,6 +112,7 @@ void State::remove_pod_usage(const std::string& pod_uid) {
   const auto known = impl_->pods.find(pod_uid);
   if (known == impl_->pods.end()) return;
   impl_->charge_pod(pod_uid, known->second, -1);
+  impl_->leave_node(pod_uid, known->second.node);
   impl_->pods.erase(known);
   ++impl_->generation;
 }

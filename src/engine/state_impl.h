@@ -25,6 +25,7 @@ struct State::Impl {
   explicit Impl(std::string driver);
 
   void index_extended_resources();
+  void leave_node(const std::string& uid, const std::string& node);
   void charge_pod(const std::string& uid, const PodUsage& usage, int64_t sign);
 
   std::string managed_driver;
@@ -36,6 +37,7 @@ struct State::Impl {
   allocator::ClassMap classes;
   std::set<std::string> extended_resources;  // that classes stand for
   std::map<std::string, PodUsage> pods;
+  std::map<std::string, std::set<std::string>> pods_of_node;  // whether the node is known or not
   uint64_t generation = 1;
 };
 
