@@ -2,6 +2,7 @@
 #include <benchmark/benchmark.h>
 
 #include "engine/engine.h"
+#include "engine/gang.h"
 #include "engine/test_fleet.h"
 
 namespace {
@@ -86,6 +87,54 @@ void thousand_pods(benchmark::State& bench) {
   bench.SetItemsProcessed(bench.iterations() * 1000);
 }
 
+// 500 nodes x 8 in racks of 20: what is asked for by a gang, after `held` cards were taken.
+void gang(benchmark::State& bench, int64_t members, int64_t cards, const std::string& required, int held) {
+  SeededRandom random(1);
+  engine::State state;
+  state.upsert_class(test::make_class());
+  for (int i = 0; i < 500; ++i) {
+    const std::string name = "node-" + std::to_string(1000 + i);
+    heddle::model::Node node = test::make_node(name);
+    node.meta.labels["heddle.dev/rack"] = "rack-" + std::to_string(i / 20);
+    state.upsert_node(node);
+    state.upsert_slice(test::make_slice(name, 8, 80000 * test::kMiB));
+  }
+  fill(state, {}, held, random);
+  const heddle::model::Pod pod = make_pod();
+  engine::GangRequest request;
+  request.name = "gang";
+  request.minimum = members;
+  request.required = required;
+  if (required.empty()) request.preferred = "rack";
+  for (int64_t i = 0; i < members; ++i) {
+    engine::GangMember member;
+    member.request.pod = &pod;
+    member.request.claims.push_back(test::make_claim("ns/m" + std::to_string(i), {.count = cards}));
+    request.members.push_back(std::move(member));
+  }
+  bool placed = false;
+  for (auto _ : bench) {
+    const auto outcome = engine::place_gang(state, engine::default_topology(), request, random);
+    placed = outcome && std::holds_alternative<engine::GangAssigned>(*outcome);
+  }
+  bench.counters["placed"] = placed ? 1 : 0;
+}
+
+void gang_of_512(benchmark::State& bench) {
+  gang(bench, 512, 1, "", 0);
+}
+// Ten members of eight cards, beside 3,921 single cards.
+void no_for_80_cards(benchmark::State& bench) {
+  gang(bench, 10, 8, "", 4000 - 79);
+}
+// The same where only the required rack is in the way: 80 cards of 160.
+void no_for_80_cards_in_a_rack(benchmark::State& bench) {
+  gang(bench, 80, 1, "rack", 4000 - 79);
+}
+
+BENCHMARK(gang_of_512)->Unit(benchmark::kMillisecond);
+BENCHMARK(no_for_80_cards)->Unit(benchmark::kMillisecond);
+BENCHMARK(no_for_80_cards_in_a_rack)->Unit(benchmark::kMillisecond);
 BENCHMARK(share_on_empty_fleet)->Arg(130)->Unit(benchmark::kMicrosecond);
 BENCHMARK(share_beside_1000)->Arg(130)->Unit(benchmark::kMicrosecond);
 BENCHMARK(whole_card_beside_1000)->Arg(130)->Unit(benchmark::kMicrosecond);

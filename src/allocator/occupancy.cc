@@ -109,9 +109,10 @@ Occupancy::Counters& Occupancy::counters_of(const PoolInfo& pool) {
     made.left.push_back(counter.total - (assumption_->all_free ? 0 : counter.used));
   }
   for (const auto& [other, assumed] : assumption_->instead) {
-    const bool freed = other->pool == &pool && assumed.whole == 0 && assumed.shares == 0;
-    if (!freed || (other->held.whole == 0 && other->held.shares == 0)) continue;
-    for (const CounterUse& use : other->counters) made.left[use.counter] += use.amount;
+    const bool before = other->held.whole > 0 || other->held.shares > 0;
+    const bool now = assumed.whole > 0 || assumed.shares > 0;
+    if (other->pool != &pool || before == now) continue;
+    for (const CounterUse& use : other->counters) made.left[use.counter] += now ? -use.amount : use.amount;
   }
   made.over = std::any_of(made.left.begin(), made.left.end(), [](const Amount& left) { return left < 0; });
   counters_.push_back(std::move(made));
@@ -127,6 +128,14 @@ bool Occupancy::groups_allow(const DeviceInfo& device) const {
     const auto before = device.pool->groups.find(consumption.counter_set);
     const bool known = before != device.pool->groups.end() && !assumption_->all_free;
     GroupsInUse groups = known ? before->second : GroupsInUse{};
+    for (const auto& [other, held] : assumption_->instead) {
+      const bool joined = other->pool == device.pool && (held.whole > 0 || held.shares > 0) && other->held.whole == 0 &&
+                          other->held.shares == 0;
+      if (!joined) continue;
+      for (const model::CounterConsumption& theirs : other->device->consumes_counters) {
+        if (theirs.counter_set == consumption.counter_set) groups.add(theirs.compatibility_groups);
+      }
+    }
     for (const Taken& taken : taken_) {
       if (!taken.charged || taken.device->pool != device.pool) continue;
       for (const model::CounterConsumption& other : taken.device->device->consumes_counters) {

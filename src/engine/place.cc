@@ -76,24 +76,6 @@ struct Prospect {
   int64_t free = 0;
 };
 
-int64_t free_millionths(const NodeEntry& node) {
-  if (node.free_known) return node.free_millionths;
-  const allocator::BestFit policy;
-  node.free_millionths = 0;
-  for (const allocator::PoolView& view : node.view.pools) {
-    for (const DeviceInfo* device : view.devices) {
-      const allocator::Held& held = device->held;
-      if (held.whole > 0 || held.alone > 0) continue;
-      allocator::Consumption nothing;
-      nothing.amounts.resize(device->shape->capacities.size());
-      const bool divisible = device->shape->shared && !device->shape->capacities.empty();
-      node.free_millionths += divisible ? policy.rank(*device, nothing, held.used) : 1'000'000;
-    }
-  }
-  node.free_known = true;
-  return node.free_millionths;
-}
-
 Result<std::optional<Prospect>> prospect_of(Placement& placement, const NodeEntry& node) {
   Prospect prospect{.node = &node};
   const Assumption now;
@@ -182,6 +164,24 @@ Result<std::optional<Best>> best_of(Placement& placement) {
 }
 
 }  // namespace
+
+int64_t free_millionths(const NodeEntry& node) {
+  if (node.free_known) return node.free_millionths;
+  const allocator::BestFit policy;
+  node.free_millionths = 0;
+  for (const allocator::PoolView& view : node.view.pools) {
+    for (const DeviceInfo* device : view.devices) {
+      const allocator::Held& held = device->held;
+      if (held.whole > 0 || held.alone > 0) continue;
+      allocator::Consumption nothing;
+      nothing.amounts.resize(device->shape->capacities.size());
+      const bool divisible = device->shape->shared && !device->shape->capacities.empty();
+      node.free_millionths += divisible ? policy.rank(*device, nothing, held.used) : 1'000'000;
+    }
+  }
+  node.free_known = true;
+  return node.free_millionths;
+}
 
 Result<bool> Placement::devices_fit(const NodeEntry& node, const Assumption& assumption) {
   HEDDLE_TRY(const allocator::Solution* solution, solve_on(*this, node, assumption));

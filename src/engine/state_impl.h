@@ -88,6 +88,9 @@ struct Placement {
 // request is borrowed.
 Result<Placement> make_placement(const State::Impl& state, const PlacementRequest& request);
 
+// What is free on the node's devices; remembered there.
+int64_t free_millionths(const NodeEntry& node);
+
 // How the devices of one node stand for one request alone.
 struct RequestOutlook {
   int64_t fitting = 0;    // devices that could serve it now

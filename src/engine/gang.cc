@@ -1,0 +1,299 @@
+#include "engine/gang.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/gang_place.h"
+
+namespace heddle::engine {
+namespace {
+
+// Large bins first, so that few are used; the last one is the tightest that still takes the rest.
+struct Bin {
+  int64_t room = 0;
+  int64_t free = 0;
+  std::vector<size_t> nodes;
+};
+
+template <typename Use>
+Result<void> fill(std::vector<Bin>& bins, int64_t wanted, Use use) {
+  std::stable_sort(bins.begin(), bins.end(),
+                   [](const Bin& a, const Bin& b) { return a.room != b.room ? a.room > b.room : a.free < b.free; });
+  for (size_t i = 0; i < bins.size() && wanted > 0; ++i) {
+    size_t at = i;
+    while (bins[i].room >= wanted && at + 1 < bins.size() && bins[at + 1].room >= wanted) ++at;
+    // Of those with the same room the one with the least free was sorted first.
+    while (at > i && bins[at - 1].room == bins[at].room) --at;
+    const int64_t here = std::min(bins[at].room, wanted);
+    if (here <= 0) break;
+    HEDDLE_CHECK_OK(use(bins[at], here));
+    wanted -= here;
+  }
+  return {};
+}
+
+Result<void> check(const GangRequest& request) {
+  if (request.members.empty()) return fail(Code::kInvalidArgument, "a gang needs members", "members");
+  if (request.minimum < 1 || request.minimum > static_cast<int64_t>(request.members.size())) {
+    return fail(Code::kInvalidArgument, fmt::format("is {} of {}", request.minimum, request.members.size()), "minimum");
+  }
+  return {};
+}
+
+}  // namespace
+
+GangSearch::GangSearch(const State& state, const GangRequest& request, Topology topology)
+    : state_(state), request_(request), topology_(std::move(topology)) {
+  for (const auto& [name, node] : state_.inside().inventory.nodes()) nodes_.push_back(&node);
+}
+
+Result<std::unique_ptr<GangSearch>> GangSearch::make(const State& state, const std::vector<TopologyLevel>& levels,
+                                                     const GangRequest& request) {
+  HEDDLE_CHECK_OK(check(request));
+  HEDDLE_TRY(Topology topology, Topology::make(state, levels, {request.required, request.preferred}));
+  std::unique_ptr<GangSearch> search(new GangSearch(state, request, std::move(topology)));
+  if (!request.required.empty() && !request.preferred.empty() &&
+      search->topology_.level_of(request.required) < search->topology_.level_of(request.preferred)) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("the required level {} is narrower than the preferred one, {}", request.required,
+                            request.preferred),
+                "required");
+  }
+  HEDDLE_CHECK_OK(search->make_groups());
+  return search;
+}
+
+Result<void> GangSearch::make_groups() {
+  std::map<std::string, size_t> known;
+  for (size_t i = 0; i < request_.members.size(); ++i) {
+    const GangMember& member = request_.members[i];
+    std::string key = member.shape + "\n" + member.request.pinned_node.value_or("");
+    for (const std::string& node : member.request.excluded_nodes) key += "\n-" + node;
+    const auto [at, added] = known.emplace(std::move(key), groups_.size());
+    if (added) {
+      HEDDLE_TRY(auto group, GangGroup::make(state_.inside(), member.request));
+      groups_.push_back(std::move(group));
+    }
+    groups_[at->second]->members.push_back(i);
+  }
+  // Those that are tied to a node have no choice at all.
+  const auto tied = [&](const std::unique_ptr<GangGroup>& group) {
+    return request_.members[group->members.front()].request.pinned_node.has_value();
+  };
+  std::stable_sort(groups_.begin(), groups_.end(), [&](const auto& a, const auto& b) {
+    return tied(a) != tied(b) ? tied(a) : a->devices() > b->devices();
+  });
+  return {};
+}
+
+std::vector<std::optional<size_t>> GangSearch::levels_to_try() const {
+  std::vector<std::optional<size_t>> levels;
+  const bool required = !request_.required.empty();
+  if (!request_.preferred.empty()) {
+    const size_t last = required ? topology_.level_of(request_.required) : topology_.levels().size() - 1;
+    for (size_t level = topology_.level_of(request_.preferred); level <= last; ++level) levels.emplace_back(level);
+  } else if (required) {
+    levels.emplace_back(topology_.level_of(request_.required));
+  }
+  if (!required) levels.emplace_back(std::nullopt);
+  return levels;
+}
+
+// Those that hold the members that are placed already, by how little is free.
+std::vector<GangDomain> GangSearch::domains_of(std::optional<size_t> level) const {
+  std::map<std::string, GangDomain> found;
+  std::map<std::string, int64_t> fixed;
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    const std::string& name = level ? topology_.domain(*level, node) : std::string();
+    if (level && name.empty()) continue;
+    GangDomain& domain = found[name];
+    domain.level = level;
+    domain.name = name;
+    domain.nodes.push_back(node);
+    domain.free += free_millionths(*nodes_[node]);
+    const auto here = std::count(request_.fixed_nodes.begin(), request_.fixed_nodes.end(), nodes_[node]->view.node);
+    if (here > 0) fixed[name] += here;
+  }
+  std::vector<GangDomain> domains;
+  if (!fixed.empty()) {
+    // Where most of them are: a domain may have been left by force, and the gang is to come together again.
+    const auto most =
+        std::max_element(fixed.begin(), fixed.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    domains.push_back(std::move(found.at(most->first)));
+    return domains;
+  }
+  domains.reserve(found.size());
+  for (auto& [name, domain] : found) domains.push_back(std::move(domain));
+  std::stable_sort(domains.begin(), domains.end(),
+                   [](const GangDomain& a, const GangDomain& b) { return a.free < b.free; });
+  return domains;
+}
+
+// At least as many as an attempt can place.
+Result<int64_t> GangSearch::bound_of(const GangDomain& domain) {
+  taken_.clear();
+  int64_t sum = 0;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    int64_t room = 0;
+    for (const size_t node : domain.nodes) {
+      HEDDLE_TRY(const int64_t here, room_on(node, group));
+      room += here;
+    }
+    sum += std::min(room, static_cast<int64_t>(groups_[group]->members.size()));
+  }
+  return sum;
+}
+
+Result<int64_t> GangSearch::room_on(size_t node, size_t group) {
+  const auto taken = taken_.find(node);
+  if (taken == taken_.end()) return groups_[group]->room(*nodes_[node]);
+  if (!groups_[group]->open(*nodes_[node], Leave::kNothing)) return 0;
+  Overlay trial = taken->second;
+  const auto limit = static_cast<int64_t>(groups_[group]->members.size());
+  HEDDLE_TRY(const auto copies, groups_[group]->take(*nodes_[node], trial, limit, Leave::kNothing));
+  return static_cast<int64_t>(copies.size());
+}
+
+// Which nodes take how many, in an order in which neighbours follow each other. level: the one whose domains the nodes
+// are divided by; 0 is the node.
+Result<std::vector<std::pair<size_t, int64_t>>> GangSearch::distribute(size_t level, size_t group,
+                                                                       const std::vector<size_t>& nodes,
+                                                                       int64_t wanted) {
+  std::vector<std::pair<size_t, int64_t>> out;
+  std::map<std::string, size_t> by_domain;
+  std::vector<Bin> bins;
+  for (const size_t node : nodes) {
+    HEDDLE_TRY(const int64_t room, room_on(node, group));
+    if (room == 0) continue;
+    const std::string& name = topology_.domain(level, node);
+    size_t at = bins.size();
+    if (!name.empty()) at = by_domain.emplace(name, at).first->second;
+    if (at == bins.size()) bins.emplace_back();
+    bins[at].room += room;
+    bins[at].free += free_millionths(*nodes_[node]);
+    bins[at].nodes.push_back(node);
+  }
+  HEDDLE_CHECK_OK(fill(bins, wanted, [&](const Bin& bin, int64_t here) -> Result<void> {
+    if (level == 0) {
+      out.emplace_back(bin.nodes.front(), here);
+      return {};
+    }
+    HEDDLE_TRY(const auto inside, distribute(level - 1, group, bin.nodes, here));
+    out.insert(out.end(), inside.begin(), inside.end());
+    return {};
+  }));
+  return out;
+}
+
+Result<GangAttempt> GangSearch::attempt(const GangDomain& domain, const std::vector<bool>& wanted) {
+  GangAttempt made;
+  made.members.resize(request_.members.size());
+  taken_.clear();
+  const size_t level = domain.level ? std::max<size_t>(*domain.level, 1) - 1 : topology_.levels().size() - 1;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    std::vector<size_t> members;
+    for (const size_t member : groups_[group]->members) {
+      if (wanted[member]) members.push_back(member);
+    }
+    if (members.empty()) continue;
+    HEDDLE_TRY(const auto shares, distribute(level, group, domain.nodes, static_cast<int64_t>(members.size())));
+    size_t next = 0;
+    for (const auto& [node, copies] : shares) {
+      HEDDLE_TRY(auto solutions, groups_[group]->take(*nodes_[node], taken_[node], copies, Leave::kNothing));
+      for (allocator::Solution& solution : solutions) {
+        made.members[members[next++]] = GangSpot{node, group, std::move(solution)};
+        ++made.placed;
+      }
+    }
+  }
+  made.enough = enough(made);
+  return made;
+}
+
+bool GangSearch::enough(const GangAttempt& made) const {
+  std::map<std::string, int64_t> missing = request_.subgroup_minimum;
+  for (size_t i = 0; i < made.members.size(); ++i) {
+    if (made.members[i]) --missing[request_.members[i].subgroup];
+  }
+  return made.placed >= request_.minimum &&
+         std::all_of(missing.begin(), missing.end(), [](const auto& entry) { return entry.second <= 0; });
+}
+
+// The members that have to start at least: what the subgroups need, then the first by rank.
+std::vector<bool> GangSearch::the_minimum() const {
+  std::vector<bool> chosen(request_.members.size(), false);
+  std::map<std::string, int64_t> missing = request_.subgroup_minimum;
+  int64_t left = request_.minimum;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    const auto need = missing.find(request_.members[i].subgroup);
+    if (need == missing.end() || need->second-- <= 0) continue;
+    chosen[i] = true;
+    --left;
+  }
+  for (size_t i = 0; i < chosen.size() && left > 0; ++i) {
+    if (chosen[i]) continue;
+    chosen[i] = true;
+    --left;
+  }
+  return chosen;
+}
+
+Result<GangAttempt> GangSearch::best_attempt(const GangDomain& domain) {
+  HEDDLE_TRY(GangAttempt made, attempt(domain, std::vector<bool>(request_.members.size(), true)));
+  const bool elastic = request_.minimum < static_cast<int64_t>(request_.members.size());
+  if (made.enough || !elastic || groups_.size() < 2) return made;
+  HEDDLE_TRY(GangAttempt least, attempt(domain, the_minimum()));
+  if (least.enough) return least;
+  return made;
+}
+
+Result<GangOutcome> GangSearch::assigned(const GangDomain& domain, const GangAttempt& made, SeededRandom& random) {
+  GangAssigned out;
+  out.level = domain.level ? topology_.levels()[*domain.level] : std::string();
+  out.domain = domain.name;
+  for (const std::optional<GangSpot>& spot : made.members) {
+    if (!spot) {
+      out.members.emplace_back();
+      continue;
+    }
+    Placement& placement = groups_[spot->group]->placement();
+    Assigned one{.node = nodes_[spot->node]->view.node, .allocations = {}};
+    for (size_t i = 0; i < placement.claims.size(); ++i) {
+      HEDDLE_TRY(model::Allocation allocation, allocator::make_allocation(placement.claims[i], spot->solution, i,
+                                                                          one.node, random, state_.inside().options));
+      one.allocations.push_back(std::move(allocation));
+    }
+    out.members.emplace_back(std::move(one));
+  }
+  return GangOutcome(std::move(out));
+}
+
+Result<GangOutcome> GangSearch::run(SeededRandom& random) {
+  const auto all = static_cast<int64_t>(request_.members.size());
+  std::optional<std::pair<GangDomain, GangAttempt>> most;  // enough, but not all
+  std::optional<std::pair<GangDomain, int64_t>> closest;   // of the widest level that was tried
+  for (const std::optional<size_t> level : levels_to_try()) {
+    closest.reset();
+    for (const GangDomain& domain : domains_of(level)) {
+      HEDDLE_TRY(const int64_t bound, bound_of(domain));
+      if (!closest || bound > closest->second) closest = {domain, bound};
+      if (bound < request_.minimum || (most && bound <= most->second.placed)) continue;
+      HEDDLE_TRY(GangAttempt made, best_attempt(domain));
+      if (made.enough && made.placed == all) return assigned(domain, made, random);
+      if (made.enough && (!most || made.placed > most->second.placed)) most = {domain, std::move(made)};
+    }
+  }
+  if (most) return assigned(most->first, most->second, random);
+  if (closest) return explain(closest->first);
+  return explain(GangDomain{});
+}
+
+Result<GangOutcome> place_gang(const State& state, const std::vector<TopologyLevel>& levels, const GangRequest& request,
+                               SeededRandom& random) {
+  HEDDLE_TRY(const auto search, GangSearch::make(state, levels, request));
+  return search->run(random);
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,58 @@
+// Where a gang can go: pods that start together or not at all, close together where they ask for it.
+//
+// Pure, as State::place: nothing is taken. Deterministic.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/random.h"
+#include "base/result.h"
+#include "engine/engine.h"
+#include "engine/topology.h"
+
+namespace heddle::engine {
+
+struct GangMember {
+  PlacementRequest request;
+  // Equal texts: equal requests, but for the nodes that are pinned or excluded; see fit_signature().
+  std::string shape;
+  std::string subgroup = {};
+};
+
+struct GangRequest {
+  std::string name;                                      // for explanations
+  std::vector<GangMember> members;                       // those that wait, in rank order
+  int64_t minimum = 1;                                   // of `members`, 1 to all; fewer are none
+  std::map<std::string, int64_t> subgroup_minimum = {};  // of `members`, by subgroup
+  std::vector<std::string> fixed_nodes = {};             // of the members that are placed already
+  // Levels, by name or node label; empty: none. required: all members, and the fixed nodes, in one domain of it.
+  // preferred: the narrowest domain from this level up that takes all; not wider than required.
+  std::string required = {};
+  std::string preferred = {};
+};
+
+struct GangAssigned {
+  std::vector<std::optional<Assigned>> members;  // as asked; nothing: beyond the minimum, and no room for it
+  std::string level;                             // of the domain that holds all; empty: the whole fleet
+  std::string domain;
+};
+
+using GangOutcome = std::variant<GangAssigned, Waiting, Infeasible>;
+
+// All members in the narrowest domain that is allowed; else as many as can be, at least the minimum. Among domains of a
+// level that take all, the one with the least free. Inside a domain as few domains of each narrower level as can be,
+// and as few nodes; the members of one shape take them in rank order, so that neighbours in rank are neighbours.
+// With members of one shape a "no" is exact unless the search on a node was given up; with several shapes they are
+// placed by falling number of devices, and a fit that needs another order may be missed, never invented. The same holds
+// for devices that several nodes see.
+// Errors: those of State::place; kInvalidArgument for a level that is not there, no members, a minimum out of range.
+// Cost: O(nodes * copies on a node * devices) for each shape, and O(levels * nodes) for the domains.
+Result<GangOutcome> place_gang(const State& state, const std::vector<TopologyLevel>& levels, const GangRequest& request,
+                               SeededRandom& random);
+
+}  // namespace heddle::engine

@@ -1,0 +1,150 @@
+// Why a gang cannot start: where the most of it would fit, how many members are missing there, and what is short.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/describe.h"
+#include "engine/gang_place.h"
+
+namespace heddle::engine {
+namespace {
+
+std::string members(int64_t count) {
+  return count == 1 ? "1 member" : fmt::format("{} members", count);
+}
+
+}  // namespace
+
+Result<int64_t> GangSearch::count(const GangDomain& domain, size_t group, Leave leave) {
+  GangGroup& asked = *groups_[group];
+  const auto wanted = static_cast<int64_t>(asked.members.size());
+  int64_t sum = 0;
+  for (const size_t node : domain.nodes) {
+    if (sum >= wanted) break;
+    if (!asked.open(*nodes_[node], leave)) continue;
+    Overlay overlay;
+    HEDDLE_TRY(const auto copies, asked.take(*nodes_[node], overlay, wanted - sum, leave));
+    sum += static_cast<int64_t>(copies.size());
+  }
+  return sum;
+}
+
+Result<int64_t> GangSearch::count_all(const GangDomain& domain, Leave leave) {
+  int64_t sum = 0;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    HEDDLE_TRY(const int64_t here, count(domain, group, leave));
+    sum += here;
+  }
+  return sum;
+}
+
+std::string GangSearch::place_text(const GangDomain& domain) const {
+  if (!domain.level) return "the fleet";
+  return fmt::format("{} {}", topology_.levels()[*domain.level], domain.name);
+}
+
+std::string GangSearch::ask_text() const {
+  const std::string where = request_.required.empty()
+                                ? ""
+                                : fmt::format(" in one {}", topology_.levels()[topology_.level_of(request_.required)]);
+  return fmt::format("gang {} needs {} at once{}", request_.name, members(request_.minimum), where);
+}
+
+// Not even with nothing else running, in any domain that is allowed.
+Result<std::optional<GangOutcome>> GangSearch::infeasible() {
+  const auto level = levels_to_try().back();
+  std::optional<GangDomain> largest;
+  int64_t most = -1;
+  for (GangDomain& domain : domains_of(level)) {
+    HEDDLE_TRY(const int64_t room, count_all(domain, Leave::kTaken));
+    if (room >= request_.minimum) return std::optional<GangOutcome>();
+    if (room <= most) continue;
+    most = room;
+    largest = std::move(domain);
+  }
+  if (!largest) {
+    return std::optional(GangOutcome(
+        Infeasible{{{"Topology", fmt::format("{}, but no node says in which it is; label the nodes", ask_text())}}}));
+  }
+  // What a single member cannot have anywhere has a reason of its own.
+  for (const auto& group : groups_) {
+    HEDDLE_TRY(const Outcome alone, engine::explain(group->placement()));
+    if (const auto* never = std::get_if<Infeasible>(&alone)) return std::optional(GangOutcome(*never));
+  }
+  return std::optional(GangOutcome(Infeasible{
+      {{"Gang", fmt::format("{}; {} has room for {} even when nothing else runs", ask_text(),
+                            level ? place_text(*largest) + ", the largest," : place_text(*largest), most)}}}));
+}
+
+// The resource of the nodes that is short on most of them.
+std::string GangSearch::plain_shortage(const GangDomain& domain, size_t group) const {
+  const Placement& placement = groups_[group]->placement();
+  std::map<std::string, int64_t> nodes;
+  for (const size_t at : domain.nodes) {
+    const NodeEntry& node = *nodes_[at];
+    if (!groups_[group]->open(node, Leave::kNothing)) continue;
+    if (const auto shortage = placement.shortage_of(node, false)) {
+      ++nodes[shortage->resource];
+      continue;
+    }
+    std::string least;  // what ends first when more and more members come
+    int64_t copies = INT64_MAX;
+    for (const auto& [resource, needed] : placement.needs) {
+      const auto total = node.allocatable.find(resource);
+      if (needed <= 0 || total == node.allocatable.end()) continue;
+      const auto used = node.used.find(resource);
+      const int64_t fit = (total->second - (used == node.used.end() ? 0 : used->second)) / needed;
+      if (fit >= copies) continue;
+      copies = fit;
+      least = resource;
+    }
+    if (!least.empty()) ++nodes[least];
+  }
+  const auto most =
+      std::max_element(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == nodes.end() ? "other resources of its nodes" : most->first;
+}
+
+Result<std::string> GangSearch::shortage_text(const GangDomain& domain, int64_t missing) {
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    const auto wanted = static_cast<int64_t>(groups_[group]->members.size());
+    HEDDLE_TRY(const int64_t fitting, count(domain, group, Leave::kNothing));
+    if (fitting >= wanted) continue;
+    HEDDLE_TRY(const int64_t by_devices, count(domain, group, Leave::kPlain));
+    if (by_devices - fitting >= missing) {
+      return fmt::format("its nodes have the devices, but are short of {}", plain_shortage(domain, group));
+    }
+    const auto& claims = groups_[group]->placement().claims;
+    if (claims.empty() || claims.front().requests.empty()) break;
+    const int64_t devices = missing * groups_[group]->devices();
+    const allocator::Alternative& asked = claims.front().requests.front().alternatives.front();
+    return fmt::format("short of {} {}", devices, devices == 1 ? describe_ask(asked) : describe_asks(asked));
+  }
+  return std::string("its members fit one by one, but not together");
+}
+
+// What would let it start now.
+Result<std::string> GangSearch::change_text(const GangDomain& domain, int64_t fitting) {
+  if (domain.level && request_.fixed_nodes.empty()) {
+    GangDomain fleet;
+    for (size_t node = 0; node < nodes_.size(); ++node) fleet.nodes.push_back(node);
+    HEDDLE_TRY(const int64_t anywhere, bound_of(fleet));
+    if (anywhere >= request_.minimum) return std::string("; it would fit without the required level");
+  }
+  if (fitting > 0) return fmt::format("; a minimum of {} would fit", fitting);
+  return std::string();
+}
+
+Result<GangOutcome> GangSearch::explain(const GangDomain& closest) {
+  HEDDLE_TRY(std::optional<GangOutcome> never, infeasible());
+  if (never) return *std::move(never);
+  HEDDLE_TRY(const GangAttempt made, best_attempt(closest));
+  const int64_t missing = std::max<int64_t>(request_.minimum - made.placed, 1);
+  HEDDLE_TRY(const std::string shortage, shortage_text(closest, missing));
+  HEDDLE_TRY(const std::string change, change_text(closest, made.placed));
+  const std::string most = closest.level && request_.fixed_nodes.empty() ? ", where most would fit," : "";
+  return GangOutcome(Waiting{{{"Capacity", fmt::format("{}; {}{} has room for {}: {}{}", ask_text(),
+                                                       place_text(closest), most, made.placed, shortage, change)}}});
+}
+
+}  // namespace heddle::engine

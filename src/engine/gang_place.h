@@ -1,0 +1,78 @@
+// The search for a gang's place, shared by the placing and the explaining. Inside the engine only.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/gang_room.h"
+
+namespace heddle::engine {
+
+// Nodes that lie together, by their position in the order of names.
+struct GangDomain {
+  std::optional<size_t> level;  // nothing: the whole fleet
+  std::string name;
+  std::vector<size_t> nodes;
+  int64_t free = 0;
+};
+
+struct GangSpot {
+  size_t node = 0;
+  size_t group = 0;
+  allocator::Solution solution;
+};
+
+struct GangAttempt {
+  std::vector<std::optional<GangSpot>> members;  // as asked
+  int64_t placed = 0;
+  bool enough = false;
+};
+
+class GangSearch {
+ public:
+  static Result<std::unique_ptr<GangSearch>> make(const State& state, const std::vector<TopologyLevel>& levels,
+                                                  const GangRequest& request);
+
+  Result<GangOutcome> run(SeededRandom& random);
+
+ private:
+  GangSearch(const State& state, const GangRequest& request, Topology topology);
+
+  // gang.cc
+  Result<void> make_groups();
+  [[nodiscard]] std::vector<std::optional<size_t>> levels_to_try() const;
+  [[nodiscard]] std::vector<GangDomain> domains_of(std::optional<size_t> level) const;
+  Result<int64_t> bound_of(const GangDomain& domain);
+  Result<GangAttempt> attempt(const GangDomain& domain, const std::vector<bool>& wanted);
+  Result<GangAttempt> best_attempt(const GangDomain& domain);
+  Result<std::vector<std::pair<size_t, int64_t>>> distribute(size_t level, size_t group,
+                                                             const std::vector<size_t>& nodes, int64_t wanted);
+  Result<int64_t> room_on(size_t node, size_t group);
+  [[nodiscard]] std::vector<bool> the_minimum() const;
+  [[nodiscard]] bool enough(const GangAttempt& made) const;
+  Result<GangOutcome> assigned(const GangDomain& domain, const GangAttempt& made, SeededRandom& random);
+
+  // gang_explain.cc
+  Result<GangOutcome> explain(const GangDomain& closest);
+  Result<int64_t> count(const GangDomain& domain, size_t group, Leave leave);
+  Result<int64_t> count_all(const GangDomain& domain, Leave leave);
+  Result<std::optional<GangOutcome>> infeasible();
+  [[nodiscard]] std::string place_text(const GangDomain& domain) const;
+  [[nodiscard]] std::string ask_text() const;
+  Result<std::string> shortage_text(const GangDomain& domain, int64_t missing);
+  [[nodiscard]] std::string plain_shortage(const GangDomain& domain, size_t group) const;
+  Result<std::string> change_text(const GangDomain& domain, int64_t fitting);
+
+  const State& state_;
+  const GangRequest& request_;
+  Topology topology_;
+  std::vector<const NodeEntry*> nodes_;             // by name, as the topology's
+  std::vector<std::unique_ptr<GangGroup>> groups_;  // large members first
+  std::map<size_t, Overlay> taken_;                 // of the attempt under way, by node
+};
+
+}  // namespace heddle::engine

@@ -1,0 +1,353 @@
+#include "engine/gang.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "engine/test_fleet.h"
+
+namespace heddle::engine {
+namespace {
+
+using test::kMiB;
+using test::make_claim;
+using testing::HasSubstr;
+
+class GangTest : public testing::Test {
+ protected:
+  GangTest() { state_.upsert_class(test::make_class()); }
+
+  void add_node(const std::string& name, int cards, const std::map<std::string, std::string>& labels = {}) {
+    model::Node node = test::make_node(name);
+    for (const auto& [key, value] : labels) node.meta.labels[key] = value;
+    state_.upsert_node(node);
+    state_.upsert_slice(test::make_slice(name, cards, 80000 * kMiB));
+  }
+
+  // So many nodes in each of so many racks, racks in super nodes by pairs.
+  void add_racks(int racks, int nodes, int cards) {
+    for (int rack = 0; rack < racks; ++rack) {
+      for (int node = 0; node < nodes; ++node) {
+        add_node("n" + std::to_string(rack) + "-" + std::to_string(node), cards,
+                 {{"heddle.dev/rack", "r" + std::to_string(rack)},
+                  {"heddle.dev/super-node", "s" + std::to_string(rack / 2)}});
+      }
+    }
+  }
+
+  static GangRequest gang(int size, const test::Ask& ask) {
+    GangRequest request;
+    request.name = "g";
+    request.minimum = size;
+    for (int i = 0; i < size; ++i) request.members.push_back(member(i, ask));
+    return request;
+  }
+
+  static GangMember member(int index, const test::Ask& ask) {
+    GangMember out;
+    out.request.claims.push_back(make_claim("ns/m" + std::to_string(index), ask));
+    out.shape = ask.memory + "/" + ask.cores + "/" + std::to_string(ask.count);
+    return out;
+  }
+
+  GangOutcome place(const GangRequest& request) {
+    auto outcome = place_gang(state_, default_topology(), request, random_);
+    EXPECT_TRUE(outcome.has_value()) << outcome.error().text();
+    return outcome ? *std::move(outcome) : GangOutcome(Waiting{});
+  }
+
+  // Grants it, and gives the nodes by member; empty: it was not placed.
+  std::vector<std::string> grant(const GangRequest& request) {
+    const GangOutcome outcome = place(request);
+    std::vector<std::string> nodes;
+    const auto* assigned = std::get_if<GangAssigned>(&outcome);
+    if (assigned == nullptr) return nodes;
+    EXPECT_EQ(assigned->members.size(), request.members.size());
+    for (size_t i = 0; i < assigned->members.size(); ++i) {
+      nodes.push_back(assigned->members[i] ? assigned->members[i]->node : "-");
+      for (size_t claim = 0; assigned->members[i] && claim < request.members[i].request.claims.size(); ++claim) {
+        state_.upsert_claim(
+            test::granted(request.members[i].request.claims[claim], assigned->members[i]->allocations[claim]));
+      }
+    }
+    EXPECT_TRUE(state_.over_commits().empty());
+    return nodes;
+  }
+
+  static std::string reason(const GangOutcome& outcome) {
+    const auto* waiting = std::get_if<Waiting>(&outcome);
+    const auto* infeasible = std::get_if<Infeasible>(&outcome);
+    if (waiting != nullptr) return waiting->reasons.at(0).message;
+    return infeasible != nullptr ? infeasible->reasons.at(0).message : "placed";
+  }
+
+  void take(const std::string& node, int cards) {
+    PlacementRequest request;
+    request.pinned_node = node;
+    const ClaimRequest claim = make_claim("ns/held-" + node, {.count = cards});
+    request.claims.push_back(claim);
+    const auto outcome = state_.place(request, random_);
+    ASSERT_TRUE(outcome && std::holds_alternative<Assigned>(*outcome));
+    state_.upsert_claim(test::granted(claim, std::get<Assigned>(*outcome).allocations[0]));
+  }
+
+  State state_;
+  SeededRandom random_{7};
+};
+
+TEST_F(GangTest, AllMembersOrNone) {
+  add_node("a", 2);
+  add_node("b", 2);
+  EXPECT_EQ(grant(gang(5, {})).size(), 0U);
+  EXPECT_EQ(state_.device_uses().front().holders.size(), 0U);
+  EXPECT_EQ(grant(gang(4, {})), (std::vector<std::string>{"a", "a", "b", "b"}));
+}
+
+TEST_F(GangTest, ARequiredRackHoldsItWhole) {
+  add_racks(4, 2, 4);
+  take("n0-0", 1);
+  GangRequest request = gang(8, {});
+  request.required = "rack";
+  const auto nodes = grant(request);
+  ASSERT_EQ(nodes.size(), 8U);
+  EXPECT_EQ(std::set<std::string>(nodes.begin(), nodes.end()), (std::set<std::string>{"n1-0", "n1-1"}));
+  request = gang(9, {});
+  request.required = "rack";
+  const GangOutcome never = place(request);
+  EXPECT_TRUE(std::holds_alternative<Infeasible>(never));
+  EXPECT_EQ(reason(never),
+            "gang g needs 9 members at once in one rack; rack r1, the largest, has room for 8 even when "
+            "nothing else runs");
+}
+
+TEST_F(GangTest, APreferredLevelGivesWayToTheNextOne) {
+  add_racks(4, 2, 4);
+  GangRequest request = gang(12, {});
+  request.preferred = "rack";
+  const auto nodes = grant(request);
+  ASSERT_EQ(nodes.size(), 12U);
+  for (const std::string& node : nodes) EXPECT_TRUE(node.starts_with("n0-") || node.starts_with("n1-")) << node;
+}
+
+TEST_F(GangTest, TheFullestDomainThatTakesItIsTaken) {
+  add_racks(3, 2, 4);
+  take("n2-0", 2);
+  GangRequest request = gang(6, {});
+  request.preferred = "rack";
+  for (const std::string& node : grant(request)) EXPECT_TRUE(node.starts_with("n2-")) << node;
+}
+
+TEST_F(GangTest, NeighboursInRankAreNeighbours) {
+  add_racks(3, 4, 2);
+  take("n0-2", 2);
+  const auto nodes = grant(gang(14, {}));
+  ASSERT_EQ(nodes.size(), 14U);
+  std::set<std::string> left;
+  std::string rack;
+  for (const std::string& node : nodes) {
+    const std::string now = node.substr(0, 2);
+    if (now != rack) {
+      EXPECT_TRUE(left.insert(now).second) << "back in " << now;
+    }
+    rack = now;
+  }
+  EXPECT_EQ(left.size(), 2U);
+}
+
+TEST_F(GangTest, FewerThanAllStartWhenTheMinimumAllowsIt) {
+  add_node("a", 3);
+  GangRequest request = gang(5, {});
+  request.minimum = 2;
+  EXPECT_EQ(grant(request), (std::vector<std::string>{"a", "a", "a", "-", "-"}));
+}
+
+TEST_F(GangTest, MembersOfSeveralShapesGoTogether) {
+  add_node("a", 4);
+  add_node("b", 2);
+  GangRequest request;
+  request.name = "g";
+  for (int i = 0; i < 3; ++i) request.members.push_back(member(i, {.count = 1}));
+  request.members.push_back(member(3, {.count = 3}));
+  request.minimum = 4;
+  EXPECT_EQ(grant(request).at(3), "a");
+  EXPECT_EQ(grant(gang(1, {})).size(), 0U);
+}
+
+TEST_F(GangTest, ASubgroupKeepsItsMinimum) {
+  add_node("a", 3);
+  GangRequest request = gang(5, {});
+  request.members[4].subgroup = "ps";
+  request.members[4].shape = "ps";
+  request.subgroup_minimum["ps"] = 1;
+  request.minimum = 2;
+  const auto nodes = grant(request);
+  ASSERT_EQ(nodes.size(), 5U);
+  EXPECT_EQ(nodes[4], "a");
+}
+
+TEST_F(GangTest, AReplacementStaysInTheDomainOfTheOthers) {
+  add_racks(3, 2, 4);
+  GangRequest request = gang(1, {});
+  request.required = "rack";
+  request.fixed_nodes = {"n1-0", "n1-0", "n2-1"};
+  take("n1-1", 4);
+  take("n1-0", 3);
+  EXPECT_EQ(grant(request), std::vector<std::string>{"n1-0"});
+  request.members[0] = member(9, {});
+  const GangOutcome outcome = place(request);
+  EXPECT_EQ(reason(outcome),
+            "gang g needs 1 member at once in one rack; rack r1 has room for 0: short of 1 whole card");
+}
+
+TEST_F(GangTest, TheReasonSaysWhereHowManyAndWhatIsShort) {
+  add_racks(2, 2, 4);
+  take("n0-0", 4);
+  take("n1-0", 3);
+  GangRequest request = gang(3, {.count = 2});
+  request.required = "rack";
+  const GangOutcome outcome = place(request);
+  ASSERT_TRUE(std::holds_alternative<Waiting>(outcome));
+  EXPECT_EQ(reason(outcome),
+            "gang g needs 3 members at once in one rack; rack r0, where most would fit, has room for 2: "
+            "short of 2 whole cards; it would fit without the required level");
+}
+
+TEST_F(GangTest, WhatIsShortMayBeNoDevice) {
+  for (const char* name : {"a", "b"}) add_node(name, 8);
+  model::Pod pod;
+  pod.meta.uid = "u";
+  pod.containers.push_back({.name = "c", .requests = {{"cpu", test::quantity("20")}}, .limits = {}, .claims = {}});
+  GangRequest request = gang(8, {});
+  for (GangMember& one : request.members) one.request.pod = &pod;
+  const GangOutcome outcome = place(request);
+  EXPECT_EQ(reason(outcome), "gang g needs 8 members at once; the fleet has room for 6 even when nothing else runs");
+  state_.upsert_pod_usage("other", "a", {{"cpu", 50000}});
+  request = gang(6, {});
+  for (GangMember& one : request.members) one.request.pod = &pod;
+  EXPECT_EQ(
+      reason(place(request)),
+      "gang g needs 6 members at once; the fleet has room for 3: its nodes have the devices, but are short of cpu; "
+      "a minimum of 3 would fit");
+}
+
+TEST_F(GangTest, WhatNoMemberCanHaveIsSaidAsForOnePod) {
+  add_node("a", 2);
+  const GangOutcome outcome = place(gang(2, {.count = 3}));
+  ASSERT_TRUE(std::holds_alternative<Infeasible>(outcome));
+  EXPECT_THAT(reason(outcome), HasSubstr("3 whole cards"));
+}
+
+TEST_F(GangTest, ALevelThatIsNotThereIsRefused) {
+  add_node("a", 2);
+  GangRequest request = gang(2, {});
+  request.required = "galaxy";
+  const auto outcome = place_gang(state_, default_topology(), request, random_);
+  ASSERT_FALSE(outcome.has_value());
+  EXPECT_THAT(outcome.error().message, HasSubstr("write one of node, linkDomain, rack"));
+  request.required = "example.com/row";
+  EXPECT_THAT(reason(place(request)), HasSubstr("no node says in which it is"));
+  add_node("b", 2, {{"example.com/row", "7"}});
+  EXPECT_EQ(grant(request), (std::vector<std::string>{"b", "b"}));
+}
+
+TEST_F(GangTest, SharesOfDifferentCardsFindTheRoomThatOneByOneMisses) {
+  // Two cards with 60% and 40% and 20% free ...: a member takes 20% of two cards each.
+  add_node("a", 3);
+  const auto hold = [&](const std::string& key, const std::string& cores) {
+    PlacementRequest request;
+    const ClaimRequest claim = make_claim(key, {.memory = "1Mi", .cores = cores});
+    request.claims.push_back(claim);
+    const auto outcome = state_.place(request, random_);
+    ASSERT_TRUE(outcome && std::holds_alternative<Assigned>(*outcome));
+    state_.upsert_claim(test::granted(claim, std::get<Assigned>(*outcome).allocations[0]));
+  };
+  hold("ns/x", "60");
+  hold("ns/y", "80");
+  hold("ns/z", "60");
+  GangRequest request;
+  request.name = "g";
+  for (int i = 0; i < 2; ++i) {
+    GangMember one = member(i, {.memory = "1Mi", .cores = "20", .count = 2});
+    one.request.claims[0].spec.constraints.push_back(
+        {.requests = {}, .match_attribute = {}, .distinct_attribute = "accelerator.heddle.dev/uuid"});
+    request.members.push_back(std::move(one));
+  }
+  request.minimum = 2;
+  EXPECT_EQ(grant(request), (std::vector<std::string>{"a", "a"}));
+}
+
+// Against every way to put the members on nodes.
+TEST_F(GangTest, OnTinyFleetsTheAnswerIsThatOfTryingAll) {
+  SeededRandom dice(11);
+  int placed = 0;
+  for (int round = 0; round < 400; ++round) {
+    state_ = State();
+    state_.upsert_class(test::make_class());
+    const int nodes = 1 + static_cast<int>(dice.below(4));
+    std::map<std::string, std::vector<int>> free;  // rack -> whole cards free by node
+    std::map<std::string, std::string> rack_of;
+    for (int node = 0; node < nodes; ++node) {
+      const std::string rack = "r" + std::to_string(dice.below(2));
+      const int cards = 1 + static_cast<int>(dice.below(4));
+      const int held = static_cast<int>(dice.below(static_cast<uint64_t>(cards) + 1));
+      add_node("n" + std::to_string(node), cards, {{"heddle.dev/rack", rack}});
+      if (held > 0) take("n" + std::to_string(node), held);
+      free[rack].push_back(cards - held);
+      rack_of["n" + std::to_string(node)] = rack;
+    }
+    const int each = 1 + static_cast<int>(dice.below(3));
+    const int size = 1 + static_cast<int>(dice.below(6));
+    GangRequest request = gang(size, {.count = each});
+    request.minimum = 1 + static_cast<int64_t>(dice.below(static_cast<uint64_t>(size)));
+    const bool required = dice.below(2) == 0;
+    if (required) request.required = "rack";
+    int most = 0;
+    int everywhere = 0;
+    for (const auto& [rack, cards] : free) {
+      int here = 0;
+      for (const int card : cards) here += card / each;
+      everywhere += here;
+      most = std::max(most, here);
+    }
+    const int room = required ? most : everywhere;
+    const auto got = grant(request);
+    SCOPED_TRACE("round " + std::to_string(round));
+    if (room < request.minimum) {
+      EXPECT_TRUE(got.empty());
+      continue;
+    }
+    ++placed;
+    ASSERT_EQ(got.size(), request.members.size());
+    EXPECT_EQ(std::count(got.begin(), got.end(), "-"), std::max(0, size - room));
+    std::set<std::string> racks;
+    for (const std::string& node : got) {
+      if (node != "-") racks.insert(rack_of.at(node));
+    }
+    if (required) {
+      EXPECT_EQ(racks.size(), 1U);
+    }
+  }
+  EXPECT_GT(placed, 100);
+}
+
+TEST_F(GangTest, TheSameInputGivesTheSameAnswer) {
+  add_racks(4, 3, 4);
+  GangRequest request = gang(10, {});
+  request.preferred = "linkDomain";
+  SeededRandom first(3);
+  SeededRandom second(3);
+  const auto one = place_gang(state_, default_topology(), request, first);
+  const auto two = place_gang(state_, default_topology(), request, second);
+  ASSERT_TRUE(one && two);
+  const auto& a = std::get<GangAssigned>(*one);
+  const auto& b = std::get<GangAssigned>(*two);
+  for (size_t i = 0; i < a.members.size(); ++i) {
+    EXPECT_EQ(a.members[i]->node, b.members[i]->node);
+    EXPECT_EQ(a.members[i]->allocations, b.members[i]->allocations);
+  }
+}
+
+}  // namespace
+}  // namespace heddle::engine

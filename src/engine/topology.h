@@ -1,0 +1,46 @@
+// How nodes lie to each other: levels from narrow to wide, each a node label or an attribute of the node's devices.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+
+namespace heddle::engine {
+
+struct TopologyLevel {
+  std::string name;
+  std::vector<std::string> labels;      // of nodes; the first that a node has
+  std::vector<std::string> attributes;  // of devices, where no label says it; one that all devices of the node agree on
+};
+
+// linkDomain, rack, superNode, zone, region. The node itself is a level below all of them, named "node", and the whole
+// fleet one above; neither is listed.
+std::vector<TopologyLevel> default_topology();
+
+inline constexpr const char* kNodeLevel = "node";
+
+// Where the nodes of a State lie, for a few levels. Names of domains are label or attribute values.
+class Topology {
+ public:
+  // wanted: level names or node labels that must be there; a label (with a slash) that no level goes by becomes a level
+  // of its own, the widest. Empty ones are left out. Errors: kInvalidArgument for a name that no level has.
+  static Result<Topology> make(const State& state, const std::vector<TopologyLevel>& levels,
+                               const std::vector<std::string>& wanted);
+
+  // Narrow to wide, the first is the node.
+  [[nodiscard]] const std::vector<std::string>& levels() const { return names_; }
+  // By level and node, nodes by name; empty: the node is in no domain of that level.
+  [[nodiscard]] const std::string& domain(size_t level, size_t node) const { return domains_[level][node]; }
+  [[nodiscard]] const std::vector<std::string>& nodes() const { return domains_.front(); }
+  // Of a name or a label that make() was given.
+  [[nodiscard]] size_t level_of(const std::string& wanted) const;
+
+ private:
+  std::vector<TopologyLevel> levels_;
+  std::vector<std::string> names_;
+  std::vector<std::vector<std::string>> domains_;
+};
+
+}  // namespace heddle::engine
