@@ -14,6 +14,7 @@
 #include "agent/claim_service.h"
 #include "agent/events.h"
 #include "agent/health.h"
+#include "agent/lending.h"
 #include "agent/metrics.h"
 #include "agent/names.h"
 #include "agent/node_view.h"
@@ -98,6 +99,7 @@ class Agent {
     HEDDLE_CHECK_OK(start_metrics());
     std::thread supervise([this] { supervise_loop(); });
     std::thread publish([this] { publish_loop(); });
+    start_lending();
     Result<std::unique_ptr<DraServer>> server = DraServer::start(options_.dra, *claims_, health_, log_);
     if (server) {
       log_.info("the agent runs", {{"node", options_.node_name}, {"socket", (*server)->paths().plugin}});
@@ -108,6 +110,7 @@ class Agent {
     ready_ = false;
     stop();
     if (server) server->reset();
+    lending_.reset();
     supervise.join();
     publish.join();
     metrics_.reset();
@@ -161,18 +164,23 @@ class Agent {
     return owners;
   }
 
+  // The pods that use a claim: those it was prepared for, and what the API server says of claims that several share.
+  static std::set<std::string> pods_of(const ClaimRecord& record, const NodeState& state) {
+    std::set<std::string> pods;
+    for (const PodReference& pod : record.pods) pods.insert(pod.uid);
+    for (const auto& [uid, pod] : state.pods) {
+      if (pod.name_space == record.name_space && std::ranges::find(pod.claims, record.name) != pod.claims.end()) {
+        pods.insert(uid);
+      }
+    }
+    return pods;
+  }
+
   // Which grants hold, by pod: from the records, and for claims that several pods share from the pods themselves.
   std::vector<Grant> grants(const NodeState& state, const std::vector<ClaimRecord>& records) const {
     std::vector<Grant> result;
     for (const ClaimRecord& record : records) {
-      std::set<std::string> pods;
-      for (const PodReference& pod : record.pods) pods.insert(pod.uid);
-      for (const auto& [uid, pod] : state.pods) {
-        if (pod.name_space == record.name_space && std::ranges::find(pod.claims, record.name) != pod.claims.end()) {
-          pods.insert(uid);
-        }
-      }
-      for (const std::string& pod : pods) {
+      for (const std::string& pod : pods_of(record, state)) {
         for (const GrantedDevice& device : record.devices) {
           result.push_back({pod, device.card_uuid, device.memory_bytes, device.whole_card()});
         }
@@ -299,6 +307,30 @@ class Agent {
       result.push_back({std::move(record), std::move(file)});
     }
     return result;
+  }
+
+  void start_lending() {
+    if (options_.strict_shares) return;
+    LendingPorts ports;
+    ports.claims = [this] { return lent_claims(); };
+    ports.times = [this] { return source_.times(); };
+    ports.owner_of = [this](int64_t pid) -> std::optional<std::string> {
+      const std::optional<ProcessIdentity> process = identify(pid);
+      return process ? std::optional(process->owner) : std::nullopt;
+    };
+    lending_ = std::make_unique<Lending>(std::move(ports), clock_);
+  }
+
+  std::vector<LentClaim> lent_claims() const {
+    const NodeState state = view_->state();
+    std::vector<LentClaim> claims;
+    for (const ClaimRecord& record : preparer_->records()) {
+      LentClaim claim{{record.uid, preparer_->limits_file(record), preparer_->usage_file(record)}, {}, {}};
+      for (const GrantedDevice& device : record.devices) claim.cards.push_back(device.card_uuid);
+      for (const std::string& pod : pods_of(record, state)) claim.owners.push_back(pod);
+      claims.push_back(std::move(claim));
+    }
+    return claims;
   }
 
   // True when a second look should follow soon.
@@ -443,6 +475,7 @@ class Agent {
   std::unique_ptr<NodeView> view_;
   std::unique_ptr<ClaimService> claims_;
   std::unique_ptr<kube::HttpServer> metrics_;
+  std::unique_ptr<Lending> lending_;
   std::atomic<bool> ready_ = false;
   std::atomic<bool> looked_ = false;
   std::atomic<int64_t> findings_total_ = 0;

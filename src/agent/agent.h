@@ -22,6 +22,7 @@ struct AgentOptions {
   std::vector<std::string> worker_command;  // argv of the vendor's worker process
   std::string metrics_address;              // empty: no metrics
   uint16_t metrics_port = 8081;
+  bool strict_shares = false;  // nothing of a card's time is lent
   std::string proc = "/proc";
   bool in_pod = false;  // then the host's pid namespace is needed
 };

@@ -348,4 +348,8 @@ std::string Preparer::usage_file(const ClaimRecord& record) const {
   return claim_dir(record.uid) + "/" + plan_folder(record).name + "/usage";
 }
 
+std::string Preparer::limits_file(const ClaimRecord& record) const {
+  return claim_dir(record.uid) + "/" + plan_folder(record).name + "/limits";
+}
+
 }  // namespace heddle::agent

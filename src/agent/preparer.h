@@ -60,6 +60,8 @@ class Preparer {
 
   // Where the account of a prepared claim is; for read_usage().
   [[nodiscard]] std::string usage_file(const ClaimRecord& record) const;
+  // Its limits, with the page that this program may write.
+  [[nodiscard]] std::string limits_file(const ClaimRecord& record) const;
 
  private:
   class ClaimTurn;

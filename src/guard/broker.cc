@@ -1,6 +1,7 @@
 #include "guard/broker.h"
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 
 namespace heddle::guard {
@@ -12,54 +13,66 @@ constexpr double kLeastStep = 0.25;  // what one audit may find at the most: a b
 constexpr double kMostStep = 4;
 constexpr double kTooLittle = 0.005;  // of the time between two audits: nothing to be learned from
 
-bool is_active(const TenantView& tenant, int64_t now_ns) {
-  return tenant.want_ns != 0 && now_ns - tenant.want_ns <= CardBroker::kActive;
-}
-
 }  // namespace
 
-void CardBroker::audit(int64_t now_ns, const std::vector<TenantView>& tenants) {
-  const auto window = static_cast<double>(now_ns - audited_ns_);
-  std::map<std::string, Audit> next;
-  for (const TenantView& tenant : tenants) {
-    Audit one = audits_[tenant.id];
-    const auto charged = static_cast<double>(tenant.charged_ns - one.charged_ns);
-    const auto vendor = static_cast<double>(tenant.vendor_ns - one.vendor_ns);
-    const bool told = one.seen && one.vendor_ns >= 0 && tenant.vendor_ns >= 0;
-    if (told && charged > kTooLittle * window) {
-      const double step = std::clamp(vendor / charged, kLeastStep, kMostStep);
-      one.factor = std::clamp(one.factor * std::sqrt(step), kLeast, kMost);
-    }
-    one.charged_ns = tenant.charged_ns;
-    one.vendor_ns = tenant.vendor_ns;
-    one.seen = true;
-    next[tenant.id] = one;
+// Words from the future say no more than that it asks now.
+bool CardBroker::is_active(const TenantView& tenant, int64_t now_ns) {
+  return tenant.want_ns > 0 && (tenant.want_ns >= now_ns || now_ns - tenant.want_ns <= kActive);
+}
+
+// The tenant's own account is compared with the vendor's over the same time: from one of the vendor's to the next.
+void CardBroker::audit(Audit& one, const TenantView& tenant) {
+  const bool known = one.vendor_ns >= 0 && tenant.vendor_ns >= 0;
+  const int64_t window = tenant.vendor_at_ns - one.vendor_at_ns;
+  if (known && window < kAudit) return;
+  const auto charged = static_cast<double>(tenant.charged_ns) - static_cast<double>(one.charged_ns);
+  const auto vendor = static_cast<double>(tenant.vendor_ns) - static_cast<double>(one.vendor_ns);
+  if (known && charged > kTooLittle * static_cast<double>(window)) {
+    const double step = std::clamp(vendor / charged, kLeastStep, kMostStep);
+    one.factor = std::clamp(one.factor * std::sqrt(step), kLeast, kMost);
   }
-  audits_ = std::move(next);
-  audited_ns_ = now_ns;
+  one.charged_ns = tenant.charged_ns;
+  one.vendor_ns = tenant.vendor_ns;
+  one.vendor_at_ns = tenant.vendor_at_ns;
 }
 
 std::vector<TenantHint> CardBroker::tick(int64_t now_ns, const std::vector<TenantView>& tenants) {
-  if (audited_ns_ == 0 || now_ns - audited_ns_ >= kAudit) audit(now_ns, tenants);
-  double wanted = 0;
+  double lendable = 0;  // what was granted, less what those who do not borrow use themselves
+  double wanted = 0;    // shares of those who are lent to
+  int best = INT_MAX;
   int active = 0;
   for (const TenantView& tenant : tenants) {
+    lendable += tenant.share;
     if (!is_active(tenant, now_ns)) continue;
-    wanted += tenant.share;
     ++active;
+    if (tenant.may_borrow) best = std::min(best, tenant.priority);
   }
+  const auto borrows = [&](const TenantView& tenant) {
+    return is_active(tenant, now_ns) && tenant.may_borrow && tenant.priority == best;
+  };
+  for (const TenantView& tenant : tenants) {
+    if (borrows(tenant)) {
+      wanted += tenant.share;
+    } else if (is_active(tenant, now_ns)) {
+      lendable -= tenant.share;
+    }
+  }
+  std::map<std::string, Audit> audits;
   std::vector<TenantHint> hints;
   for (const TenantView& tenant : tenants) {
-    Audit& audit = audits_[tenant.id];
+    Audit audit = audits_[tenant.id];
+    CardBroker::audit(audit, tenant);
     TenantHint hint{tenant.share, 1};
-    if (is_active(tenant, now_ns)) {
-      if (tenant.may_borrow && wanted > 0) hint.rate = std::clamp(tenant.share / wanted, tenant.share, 1.0);
-      if (active > 1) audit.crowded_ns = now_ns;
+    if (borrows(tenant) && wanted > 0) {
+      hint.rate = std::clamp(tenant.share / wanted * lendable, tenant.share, std::max(1.0, tenant.share));
     }
+    if (is_active(tenant, now_ns) && active > 1) audit.crowded_ns = now_ns;
     // What was measured in company settles a little after the others have left.
     if (audit.crowded_ns != 0 && now_ns - audit.crowded_ns <= kActive) hint.charge = audit.factor;
     hints.push_back(hint);
+    audits[tenant.id] = audit;
   }
+  audits_ = std::move(audits);
   return hints;
 }
 

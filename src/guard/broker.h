@@ -2,10 +2,12 @@
 // in proportion to their own, and intervals that tenants measured while they shared the card are corrected by the
 // vendor's account of who really had it. Pure: no clock, no I/O, no randomness; same input, same output.
 //
-// The law: an active tenant (it asked within kActive) runs with share / sum of the active tenants' shares, never less
-// than its own share. Its measured intervals count with the factor k that brings what its clock was charged with to
-// what the vendor saw, one step every kAudit: k <- k * (vendor / charged)^(1/2), bounded. Alone on the card k is 1. A
-// share that is lent comes back with the next tick, so after at most one tick and the borrowers' outstanding work.
+// The law: of the active tenants (they asked within kActive) those of the best priority share among themselves, in
+// proportion to their own shares, what the idle ones leave; nobody has less than its own share, and what was granted to
+// nobody is lent to nobody. Measured intervals count with the factor k that brings what a tenant's clock was charged
+// with to what the vendor saw, one step every kAudit: k <- k * (vendor / charged)^(1/2), bounded. Alone on the card k
+// is 1. A share that is lent comes back with the next tick, so after at most one tick and the borrowers' outstanding
+// work.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +23,9 @@ struct TenantView {
   bool may_borrow = true;
   int64_t want_ns = 0;  // the tenant's own words, see Activity: believed for hints between tenants only
   int64_t charged_ns = 0;
-  int64_t vendor_ns = -1;  // device time by the vendor's account, ever; -1: not known
+  int64_t vendor_ns = -1;    // device time by the vendor's account, ever; -1: not known
+  int64_t vendor_at_ns = 0;  // up to when that account goes: only a later one is news
+  int priority = 0;          // 0 is the best: who is lent to first
 };
 
 struct TenantHint {
@@ -35,6 +39,8 @@ class CardBroker {
   static constexpr int64_t kActive = 50000000;
   static constexpr int64_t kAudit = 500000000;
 
+  static bool is_active(const TenantView& tenant, int64_t now_ns);
+
   // One hint for each tenant, in their order.
   std::vector<TenantHint> tick(int64_t now_ns, const std::vector<TenantView>& tenants);
 
@@ -43,13 +49,12 @@ class CardBroker {
     double factor = 1;
     int64_t charged_ns = 0;
     int64_t vendor_ns = -1;
+    int64_t vendor_at_ns = 0;
     int64_t crowded_ns = 0;  // when it last shared the card with another active tenant
-    bool seen = false;
   };
-  void audit(int64_t now_ns, const std::vector<TenantView>& tenants);
+  static void audit(Audit& one, const TenantView& tenant);
 
   std::map<std::string, Audit> audits_;
-  int64_t audited_ns_ = 0;
 };
 
 }  // namespace heddle::guard

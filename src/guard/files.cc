@@ -21,6 +21,7 @@
 namespace heddle::guard {
 namespace {
 
+constexpr int kMaxPriority = 1000;
 constexpr int64_t kMaxMemory = static_cast<int64_t>(kMaxPages) << HEDDLE_GUARD_PAGE_SHIFT;
 
 bool version_known(uint32_t version) {
@@ -72,6 +73,9 @@ Result<void> check_limits(const ClaimLimits& limits) {
   }
   if (limits.context_overhead_bytes < 0 || limits.context_overhead_bytes > kMaxMemory) {
     return fail(Code::kInvalidArgument, "must be 0 or more", "context_overhead_bytes");
+  }
+  if (limits.priority < 0 || limits.priority > kMaxPriority) {
+    return fail(Code::kInvalidArgument, "must be 0 to 1000", "priority");
   }
   std::set<std::string> seen;
   for (size_t i = 0; i < limits.devices.size(); ++i) {
@@ -208,6 +212,7 @@ Result<std::string> encode_limits(const ClaimLimits& limits) {
   if (limits.flags.strict_share) file.flags |= HEDDLE_GUARD_STRICT_SHARE;
   if (limits.flags.deny_unknown_symbols) file.flags |= HEDDLE_GUARD_DENY_UNKNOWN_SYMBOLS;
   file.device_count = static_cast<uint32_t>(limits.devices.size());
+  file.priority = static_cast<uint32_t>(limits.priority);
   put_text(file.claim_uid, limits.claim_uid);
   put_text(file.request, limits.request);
   for (size_t i = 0; i < limits.devices.size(); ++i) {
@@ -248,6 +253,7 @@ Result<ClaimLimits> decode_limits(std::string_view content) {
   limits.flags.fail_closed = (file.flags & HEDDLE_GUARD_FAIL_CLOSED) != 0;
   limits.flags.strict_share = (file.flags & HEDDLE_GUARD_STRICT_SHARE) != 0;
   limits.flags.deny_unknown_symbols = (file.flags & HEDDLE_GUARD_DENY_UNKNOWN_SYMBOLS) != 0;
+  limits.priority = static_cast<int>(std::min<uint32_t>(file.priority, kMaxPriority));
   for (uint32_t i = 0; i < file.device_count; ++i) {
     const heddle_guard_device_limits& from = file.devices[i];
     DeviceLimit to;
@@ -285,7 +291,9 @@ Result<Activity> read_activity(int usage_fd, uint32_t device) {
 }
 
 Result<void> write_hint(int limits_fd, uint32_t device, double rate, double charge, int64_t now_ns) {
-  const auto ppm = [](double value, double most) { return static_cast<uint64_t>(std::clamp(value, 0.0, most) * 1e6); };
+  const auto ppm = [](double value, double most) {
+    return static_cast<uint64_t>(std::clamp(value, 0.0, most) * 1e6 + 0.5);
+  };
   const uint64_t word = pack_hint({ppm(rate, 1), ppm(charge, 2)}, now_ns);
   return write_all(limits_fd, &word, sizeof(word),
                    static_cast<off_t>(offsetof(heddle_guard_limits, hints) + device * sizeof(word)));
@@ -308,6 +316,16 @@ Result<void> create_usage(int fd, const ClaimLimits& limits) {
   // The header comes last: a file with a header is whole.
   const heddle_guard_usage_header header = header_for(limits);
   return write_all(fd, &header, sizeof(header), 0);
+}
+
+DeviceHint hint_in(std::string_view limits_content, uint32_t device, int64_t now_ns) {
+  uint64_t word = 0;
+  Hint hint{};
+  if (device >= HEDDLE_GUARD_MAX_DEVICES || !has_hints(limits_content)) return {};
+  std::memcpy(&word, limits_content.data() + offsetof(heddle_guard_limits, hints) + device * sizeof(word),
+              sizeof(word));
+  if (!unpack_hint(word, now_ns, &hint)) return {};
+  return {static_cast<double>(hint.rate_ppm) / 1e6, static_cast<double>(hint.charge_ppm) / 1e6, true};
 }
 
 Result<void> create_usage(const std::string& path, const ClaimLimits& limits) {

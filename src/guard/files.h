@@ -36,6 +36,7 @@ struct ClaimLimits {
   std::vector<DeviceLimit> devices;  // 1..16, each uuid once
   LimitFlags flags;
   int64_t context_overhead_bytes = 0;  // for the devices that state none
+  int priority = 0;                    // 0..1000, 0 is the best: who is lent to first what others leave idle
 };
 
 // The content of `limits`. Errors: kInvalidArgument with the field.
@@ -50,6 +51,14 @@ bool same_limits(std::string_view a, std::string_view b);
 
 // True when a limits file has a page for the agent's hints (version 2).
 bool has_hints(std::string_view content);
+
+// What the agent last told a tenant of one device.
+struct DeviceHint {
+  double rate = 0;     // of the device's time that it may use
+  double charge = 1;   // how much of an interval counts
+  bool fresh = false;  // else it does not count: too old, or nothing was ever said
+};
+DeviceHint hint_in(std::string_view limits_content, uint32_t device, int64_t now_ns);
 
 // What the guard has written about the tenant's use of one device. Any of it may be invented.
 struct Activity {

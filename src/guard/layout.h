@@ -76,7 +76,8 @@ struct heddle_guard_limits {
   uint64_t reopen_ns;
   uint64_t outstanding_ns;
   uint64_t slice_ns;
-  uint8_t reserved0[320];
+  uint32_t priority; /* for the agent alone: 0 is the best, and what files from before this field say */
+  uint8_t reserved0[316];
   struct heddle_guard_device_limits devices[HEDDLE_GUARD_MAX_DEVICES];
   uint8_t reserved1[512];
   /* From here on the agent's, while the tenant runs: one word for each device, written in one piece.
@@ -170,6 +171,7 @@ HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, flags) == 24);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, claim_uid) == 32);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, request) == 96);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, burst_ns) == 160);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, priority) == 192);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, devices) == 512);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, hints) == 4096);
 HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_charge) == 48);

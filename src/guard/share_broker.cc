@@ -1,6 +1,7 @@
 #include "guard/share_broker.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 
@@ -8,12 +9,21 @@
 #include "guard/files.h"
 
 namespace heddle::guard {
+namespace {
+
+bool same_file(const UniqueFd& fd, const std::string& path) {
+  struct stat open{};
+  struct stat there{};
+  return ::fstat(fd.get(), &open) == 0 && ::lstat(path.c_str(), &there) == 0 && open.st_dev == there.st_dev &&
+         open.st_ino == there.st_ino;
+}
+
+}  // namespace
 
 Result<ShareBroker::Tenant> ShareBroker::open(const BrokeredClaim& claim) {
   HEDDLE_TRY(const std::string content, read_file(claim.limits_file));
   HEDDLE_TRY(const ClaimLimits limits, decode_limits(content));
-  Tenant tenant{claim, UniqueFd(), UniqueFd(), {}};
-  if (limits.flags.strict_share || !has_hints(content)) return tenant;
+  Tenant tenant{claim, UniqueFd(), UniqueFd(), {}, limits.priority, has_hints(content)};
   for (size_t i = 0; i < limits.devices.size(); ++i) {
     const DeviceLimit& device = limits.devices[i];
     if (device.cores_percent <= 0 || device.cores_percent >= 100) continue;
@@ -21,19 +31,22 @@ Result<ShareBroker::Tenant> ShareBroker::open(const BrokeredClaim& claim) {
   }
   if (tenant.devices.empty()) return tenant;
   // Not followed, not waited for: the tenant may have put anything in the place of its usage.
-  tenant.limits = UniqueFd(::open(claim.limits_file.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   tenant.usage = UniqueFd(::open(claim.usage_file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!tenant.limits.valid() || !tenant.usage.valid()) {
-    return fail(Code::kNotFound, "cannot open the guard's files of " + claim.id);
-  }
+  if (limits.flags.strict_share || !tenant.tells) return tenant;
+  tenant.limits = UniqueFd(::open(claim.limits_file.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   return tenant;
+}
+
+bool ShareBroker::is_current(const Tenant& tenant) {
+  return tenant.usage.valid() && same_file(tenant.usage, tenant.claim.usage_file) &&
+         (!tenant.limits.valid() || same_file(tenant.limits, tenant.claim.limits_file));
 }
 
 void ShareBroker::set_claims(const std::vector<BrokeredClaim>& claims) {
   std::vector<Tenant> next;
   for (const BrokeredClaim& claim : claims) {
-    const auto known =
-        std::find_if(tenants_.begin(), tenants_.end(), [&](const Tenant& tenant) { return tenant.claim == claim; });
+    const auto known = std::find_if(tenants_.begin(), tenants_.end(),
+                                    [&](const Tenant& tenant) { return tenant.claim == claim && is_current(tenant); });
     if (known != tenants_.end()) {
       next.push_back(std::move(*known));
       tenants_.erase(known);
@@ -42,34 +55,53 @@ void ShareBroker::set_claims(const std::vector<BrokeredClaim>& claims) {
     }
   }
   tenants_ = std::move(next);
+  shared_.clear();
+  for (const Tenant& tenant : tenants_) {
+    for (const Device& device : tenant.devices) shared_[device.uuid].push_back({&tenant, &device});
+  }
+  std::erase_if(shared_, [](const auto& card) {
+    const bool told = std::ranges::any_of(card.second, [](const Place& place) { return place.tenant->limits.valid(); });
+    return card.second.size() < 2 || !told;
+  });
+  std::erase_if(cards_, [this](const auto& card) { return !shared_.contains(card.first); });
 }
 
-int ShareBroker::tick(int64_t now_ns, const VendorTime& vendor_time) {
-  struct Place {
-    const Tenant* tenant;
-    uint32_t index;
-  };
-  std::map<std::string, std::pair<std::vector<TenantView>, std::vector<Place>>> cards;
-  for (const Tenant& tenant : tenants_) {
-    for (const Device& device : tenant.devices) {
-      const auto activity = read_activity(tenant.usage.get(), device.index);
-      if (!activity) continue;
-      auto& [views, places] = cards[device.uuid];
-      views.push_back({tenant.claim.id, device.share, true, activity->want_ns, activity->charged_ns,
-                       vendor_time ? vendor_time(tenant.claim.id, device.uuid) : -1});
-      places.push_back({&tenant, device.index});
-    }
+TenantView ShareBroker::look(const Place& place, int64_t now_ns, const VendorTime& vendor_time) {
+  const Tenant& tenant = *place.tenant;
+  TenantView view{tenant.claim.id, place.device->share, tenant.limits.valid(), 0, 0, -1, 0, tenant.priority};
+  const auto activity = tenant.tells ? read_activity(tenant.usage.get(), place.device->index)
+                                     : fail(Code::kUnsupported, "version 1 does not say when it asks");
+  // Who cannot be asked may be using all of its share.
+  if (!activity) {
+    view.may_borrow = false;
+    view.want_ns = now_ns;
+    return view;
   }
-  int written = 0;
-  for (auto& [uuid, card] : cards) {
-    const std::vector<TenantHint> hints = cards_[uuid].tick(now_ns, card.first);
+  view.want_ns = activity->want_ns;
+  view.charged_ns = activity->charged_ns;
+  if (!vendor_time) return view;
+  const VendorAccount account = vendor_time(tenant.claim.id, place.device->uuid);
+  view.vendor_ns = account.busy_ns;
+  view.vendor_at_ns = account.at_ns;
+  return view;
+}
+
+ShareBroker::Outcome ShareBroker::tick(int64_t now_ns, const VendorTime& vendor_time) {
+  Outcome outcome;
+  for (const auto& [uuid, places] : shared_) {
+    std::vector<TenantView> views;
+    for (const Place& place : places) views.push_back(look(place, now_ns, vendor_time));
+    const std::vector<TenantHint> hints = cards_[uuid].tick(now_ns, views);
     for (size_t i = 0; i < hints.size(); ++i) {
-      const Place& place = card.second[i];
-      if (write_hint(place.tenant->limits.get(), place.index, hints[i].rate, hints[i].charge, now_ns)) ++written;
+      outcome.active = outcome.active || CardBroker::is_active(views[i], now_ns);
+      const Tenant& tenant = *places[i].tenant;
+      if (!tenant.limits.valid() || !views[i].may_borrow) continue;
+      if (write_hint(tenant.limits.get(), places[i].device->index, hints[i].rate, hints[i].charge, now_ns)) {
+        ++outcome.written;
+      }
     }
   }
-  std::erase_if(cards_, [&](const auto& entry) { return !cards.contains(entry.first); });
-  return written;
+  return outcome;
 }
 
 }  // namespace heddle::guard

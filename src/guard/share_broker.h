@@ -25,22 +25,33 @@ struct BrokeredClaim {
   friend bool operator==(const BrokeredClaim&, const BrokeredClaim&) = default;
 };
 
-// Device time that the vendor accounts to a claim on a card since some fixed moment, in nanoseconds; -1: not known.
-using VendorTime = std::function<int64_t(const std::string& claim_id, const std::string& uuid)>;
+// What the vendor accounts to a claim on a card.
+struct VendorAccount {
+  int64_t busy_ns = -1;  // device time since some fixed moment; -1: not known
+  int64_t at_ns = 0;     // CLOCK_MONOTONIC: up to when
+};
+using VendorTime = std::function<VendorAccount(const std::string& claim_id, const std::string& uuid)>;
 
 // Thread rule: one thread. Cost of a tick: one short read and one short write for each claim and device with a compute
-// limit; nothing where there is none.
+// limit on a card with several such claims; nothing elsewhere.
 class ShareBroker {
  public:
-  // The claims from now on; files of those that stay are kept open. Claims without a compute limit, strict ones, files
-  // of version 1 and files that cannot be read are left alone: their guards go on by their own shares.
+  struct Outcome {
+    int written = 0;      // words
+    bool active = false;  // some tenant asked for a card lately
+  };
+
+  // The claims from now on. Files of those that stay are kept open, and opened again where others lie in their place.
+  // Claims without a compute limit and files that cannot be read are left alone. Strict claims and those of version 1
+  // are told nothing, but what they use is lent to nobody.
   void set_claims(const std::vector<BrokeredClaim>& claims);
 
-  // One look and one word for each. A tenant whose file is damaged is left out. Gives the number of words written.
-  int tick(int64_t now_ns, const VendorTime& vendor_time);
+  // One look and one word for each. A tenant whose file is damaged is told nothing and counts as one that uses its
+  // share.
+  Outcome tick(int64_t now_ns, const VendorTime& vendor_time);
 
-  // True when a tick would do something.
-  [[nodiscard]] bool has_work() const { return !tenants_.empty(); }
+  // True when a tick would do something: some card has several tenants, and one of them can be told.
+  [[nodiscard]] bool has_work() const { return !shared_.empty(); }
 
  private:
   struct Device {
@@ -50,14 +61,23 @@ class ShareBroker {
   };
   struct Tenant {
     BrokeredClaim claim;
-    UniqueFd limits;
+    UniqueFd limits;  // none for those who are told nothing
     UniqueFd usage;
     std::vector<Device> devices;
+    int priority = 0;
+    bool tells = false;  // when it asks: not in version 1
+  };
+  struct Place {
+    const Tenant* tenant = nullptr;
+    const Device* device = nullptr;
   };
   static Result<Tenant> open(const BrokeredClaim& claim);
+  static bool is_current(const Tenant& tenant);
+  static TenantView look(const Place& place, int64_t now_ns, const VendorTime& vendor_time);
 
   std::vector<Tenant> tenants_;
-  std::map<std::string, CardBroker> cards_;  // by uuid
+  std::map<std::string, std::vector<Place>> shared_;  // by uuid: the cards with several tenants
+  std::map<std::string, CardBroker> cards_;           // likewise
 };
 
 }  // namespace heddle::guard

@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "agent/lending.h"
 #include "agent/supervise.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -133,6 +134,10 @@ class Daemon {
 
   // What the vendor says now: health decides what is granted next, processes without a share are reported.
   void observe(const vendors::Snapshot& snapshot);
+
+  // For the lending of shares: the jobs that have one, and whose job a process is of.
+  std::vector<agent::LentClaim> lent_claims();
+  std::optional<std::string> job_of(int64_t pid);
 
   // Nothing is accepted any more; run() returns when the last job has ended. With kIfIdle and live jobs: no change, and
   // their number.

@@ -89,6 +89,33 @@ void Daemon::supervise(const vendors::Snapshot& snapshot) {
   }
 }
 
+std::vector<agent::LentClaim> Daemon::lent_claims() {
+  const std::lock_guard lock(mutex_);
+  std::vector<agent::LentClaim> claims;
+  for (const auto& job : jobs_) {
+    if (job.state != JobState::kRunning) continue;
+    const std::string folder = guard_folder(job);
+    agent::LentClaim claim{{job.uid, guard_limits_file(folder), guard_usage_file(folder)}, {}, {job.uid}};
+    for (const auto& share : card_shares(machine_, job)) claim.cards.push_back(share.uuid);
+    claims.push_back(std::move(claim));
+  }
+  return claims;
+}
+
+std::optional<std::string> Daemon::job_of(int64_t pid) {
+  std::map<int64_t, std::string> runners;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& job : jobs_) {
+      if (job.state == JobState::kRunning) runners[job.runner.pid] = job.uid;
+    }
+  }
+  for (const int64_t ancestor : ancestors(pid)) {
+    if (const auto found = runners.find(ancestor); found != runners.end()) return found->second;
+  }
+  return std::nullopt;
+}
+
 CardView Daemon::card_view(const model::ResourceSlice& slice, const model::Device& device,
                            const std::vector<JobView>& jobs) const {
   CardView card;

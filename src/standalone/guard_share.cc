@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "agent/guard_folder.h"
@@ -13,9 +14,12 @@
 namespace heddle::standalone {
 namespace {
 
-guard::ClaimLimits to_limits(const std::string& claim_uid, const std::vector<CardShare>& shares) {
+guard::ClaimLimits to_limits(const Tenant& tenant, const std::vector<CardShare>& shares) {
   guard::ClaimLimits limits;
-  limits.claim_uid = claim_uid;
+  limits.claim_uid = tenant.claim_uid;
+  // There, 0 is the best and 1000 the last.
+  constexpr int64_t kMiddle = 500;
+  limits.priority = static_cast<int>(kMiddle - std::clamp(tenant.priority, -kMiddle, kMiddle));
   limits.request = std::string(kClaimRequest);
   for (const auto& share : shares) {
     guard::DeviceLimit device;
@@ -40,12 +44,14 @@ Result<void> give_usage_to(const std::string& path, const Owner& owner) {
 
 }  // namespace
 
-Result<void> prepare_guard(const std::string& folder, const std::string& claim_uid,
-                           const std::vector<CardShare>& shares, const Owner& owner) {
-  const auto limits = to_limits(claim_uid, shares);
+Result<void> prepare_guard(const std::string& folder, const Tenant& tenant, const std::vector<CardShare>& shares) {
+  const auto limits = to_limits(tenant, shares);
   HEDDLE_CHECK_OK(make_directories(folder, 0711));
   HEDDLE_CHECK_OK(agent::write_guard_folder(folder, limits, agent::UsageKind::kPlain));
-  return give_usage_to(guard_usage_file(folder), owner);
+  // Written by this daemon alone, when it lends; the tenant is another user or could change the mode itself.
+  const std::string limits_file = guard_limits_file(folder);
+  if (chmod(limits_file.c_str(), 0644) != 0) return fail_errno("cannot set the mode of " + limits_file, errno);
+  return give_usage_to(guard_usage_file(folder), tenant.owner);
 }
 
 std::map<std::string, std::string> guard_environment(const GuardFiles& files, const std::string& folder,
@@ -67,6 +73,10 @@ std::map<std::string, int64_t> guard_usage(const std::string& folder) {
 
 std::string guard_usage_file(const std::string& folder) {
   return folder + "/usage";
+}
+
+std::string guard_limits_file(const std::string& folder) {
+  return folder + "/limits";
 }
 
 }  // namespace heddle::standalone

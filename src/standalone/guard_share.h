@@ -16,6 +16,13 @@ struct GuardFiles {
   std::string library;  // path of libheddle_guard.so of this version
 };
 
+// Whose the share is and how it ranks.
+struct Tenant {
+  std::string claim_uid;
+  Owner owner;
+  int64_t priority = 0;  // of the job: higher is lent to first; beyond 500 and -500 all are alike
+};
+
 // What a job holds of one card.
 struct CardShare {
   std::string uuid;
@@ -27,8 +34,7 @@ struct CardShare {
 // Makes the folder. The owner of the job can read the limits and write the usage, nobody else can. (A daemon that runs
 // as the same user cannot keep that user from its own files: for that, run it as root.) Fine again: what running
 // processes have charged is kept.
-Result<void> prepare_guard(const std::string& folder, const std::string& claim_uid,
-                           const std::vector<CardShare>& shares, const Owner& owner);
+Result<void> prepare_guard(const std::string& folder, const Tenant& tenant, const std::vector<CardShare>& shares);
 
 // LD_PRELOAD, HEDDLE_GUARD_DIR and the cards that the vendor's libraries may show.
 std::map<std::string, std::string> guard_environment(const GuardFiles& files, const std::string& folder,
@@ -38,5 +44,6 @@ std::map<std::string, std::string> guard_environment(const GuardFiles& files, co
 std::map<std::string, int64_t> guard_usage(const std::string& folder);
 // The file that every guarded process of the job has mapped.
 std::string guard_usage_file(const std::string& folder);
+std::string guard_limits_file(const std::string& folder);
 
 }  // namespace heddle::standalone

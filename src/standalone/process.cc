@@ -123,6 +123,18 @@ std::vector<int64_t> descendants(int64_t pid) {
   return found;
 }
 
+std::vector<int64_t> ancestors(int64_t pid) {
+  constexpr size_t kDeepest = 1024;  // the tree may change while it is read
+  std::vector<int64_t> found;
+  while (found.size() < kDeepest) {
+    const auto stat = read_stat(pid);
+    if (!stat || stat->parent <= 0) break;
+    pid = stat->parent;
+    found.push_back(pid);
+  }
+  return found;
+}
+
 std::vector<int64_t> processes_of_job(const std::string& uid, const std::string& file) {
   const std::string entry = fmt::format("{}={}", kJobVariable, uid);
   std::vector<int64_t> found;

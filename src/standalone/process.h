@@ -28,6 +28,9 @@ Result<int64_t> user_of(int64_t pid);
 // Children, their children and so on, of a process; without itself.
 [[nodiscard]] std::vector<int64_t> descendants(int64_t pid);
 
+// Parent, its parent and so on; without itself.
+[[nodiscard]] std::vector<int64_t> ancestors(int64_t pid);
+
 // Processes that belong to a job: kJobVariable in their environment, or `file` mapped. Zombies do not count.
 [[nodiscard]] std::vector<int64_t> processes_of_job(const std::string& uid, const std::string& file);
 

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "agent/guard_install.h"
+#include "agent/lending.h"
 #include "agent/names.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -106,6 +107,15 @@ Result<Server> start_page(Daemon& daemon, const UpOptions& options, const Logger
   return kube::HttpServer::start(server_options, handler, log);
 }
 
+std::unique_ptr<agent::Lending> start_lending(const std::shared_ptr<vendors::CardSource>& source, Daemon& daemon,
+                                              const Clock& clock) {
+  agent::LendingPorts ports;
+  ports.claims = [&daemon] { return daemon.lent_claims(); };
+  ports.times = [source] { return source->times(); };
+  ports.owner_of = [&daemon](int64_t pid) { return daemon.job_of(pid); };
+  return std::make_unique<agent::Lending>(std::move(ports), clock);
+}
+
 // Ends the daemon's run() when SIGTERM or SIGINT comes. The signals are blocked in all threads.
 class SignalThread {
  public:
@@ -176,6 +186,7 @@ Result<void> serve(const UpOptions& options, const std::function<void(const Read
   {
     const SignalThread signals(stop_signals, *daemon);
     const CardWatch watch(report.machine.source, *daemon);
+    const auto lending = options.strict_shares ? nullptr : start_lending(report.machine.source, *daemon, clock);
     log.info("serving", {{"socket", paths.socket}, {"page", report.page_url}, {"cards", report.machine.cards.size()}});
     ready(report);
     ended_by_request = daemon->run() == RunEnd::kShutDown;

@@ -68,6 +68,11 @@ Snapshot CardSource::snapshot() const {
   return state_;
 }
 
+Result<TimesReport> CardSource::times() const {
+  HEDDLE_TRY(const std::string answer, ask_(kAskTimes, options_.deadline));
+  return parse_times(answer);
+}
+
 void CardSource::forget_missing(const std::function<bool(const std::string& uuid)>& keep) {
   const std::lock_guard lock(mutex_);
   std::erase_if(state_.inventory.cards,

@@ -20,6 +20,7 @@ using Ask = std::function<Result<std::string>(std::string_view operation, Durati
 
 inline constexpr std::string_view kAskCards = "cards";
 inline constexpr std::string_view kAskStatus = "status";
+inline constexpr std::string_view kAskTimes = "times";
 
 struct SourceOptions {
   Duration deadline = Duration::seconds(4);  // of one call
@@ -36,7 +37,7 @@ struct Snapshot {
   std::string trouble;               // why not
 };
 
-// Thread rule: refresh() from one thread; snapshot() from any.
+// Thread rule: refresh() from one thread; snapshot() and times() from any.
 class CardSource {
  public:
   CardSource(SourceOptions options, Ask ask, const Clock& clock);
@@ -45,6 +46,10 @@ class CardSource {
   // discover_interval. Blocks up to two deadlines. A failure is not an error here: it shows in the snapshot.
   void refresh();
   [[nodiscard]] Snapshot snapshot() const;
+
+  // Asks how long each process had each card since the last such question. Blocks up to the deadline, and while a
+  // refresh is under way. Errors: as the vendor's worker.
+  [[nodiscard]] Result<TimesReport> times() const;
 
   // Forgets cards that the driver no longer reports unless `keep` says that something still holds them.
   void forget_missing(const std::function<bool(const std::string& uuid)>& keep);

@@ -80,6 +80,17 @@ struct StatusReport {
   std::vector<HealthEvent> events;
 };
 
+// How long each process had each card since this was last asked; a card that is missing here cannot say.
+struct ProcessTime {
+  int64_t pid = 0;  // in the agent's pid namespace
+  int64_t busy_ns = 0;
+};
+struct CardTimes {
+  std::string uuid;
+  std::vector<ProcessTime> processes;  // that had it at all
+};
+using TimesReport = std::vector<CardTimes>;
+
 // What a container must get to use a card: paths on the host and in the container.
 struct Injection {
   struct DeviceNode {

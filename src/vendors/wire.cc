@@ -115,6 +115,18 @@ std::string status_json(const StatusReport& report) {
                {"events", std::move(events)}});
 }
 
+std::string times_json(const TimesReport& report) {
+  json cards = json::array();
+  for (const CardTimes& card : report) {
+    json processes = json::array();
+    for (const ProcessTime& process : card.processes) {
+      processes.push_back({{"pid", process.pid}, {"busyNanos", process.busy_ns}});
+    }
+    cards.push_back({{"uuid", card.uuid}, {"processes", std::move(processes)}});
+  }
+  return dump({{"cards", std::move(cards)}});
+}
+
 Result<Inventory> parse_inventory(std::string_view text) {
   try {
     const json in = json::parse(text);
@@ -145,6 +157,22 @@ Result<StatusReport> parse_status(std::string_view text) {
     return report;
   } catch (const json::exception& error) {
     return fail(Code::kInvalidArgument, std::string("not a status report: ") + error.what());
+  }
+}
+
+Result<TimesReport> parse_times(std::string_view text) {
+  try {
+    const json in = json::parse(text);
+    TimesReport report;
+    for (const json& card : in.at("cards")) {
+      CardTimes& times = report.emplace_back(CardTimes{card.at("uuid").get<std::string>(), {}});
+      for (const json& process : card.at("processes")) {
+        times.processes.push_back({process.at("pid").get<int64_t>(), process.at("busyNanos").get<int64_t>()});
+      }
+    }
+    return report;
+  } catch (const json::exception& error) {
+    return fail(Code::kInvalidArgument, std::string("not a report of times: ") + error.what());
   }
 }
 

@@ -41,10 +41,20 @@ TEST(Wire, ANameThatIsNotUtf8DoesNotThrow) {
   EXPECT_TRUE(parse_inventory(inventory_json(in)));
 }
 
+TEST(Wire, KeepsTimes) {
+  const TimesReport in = {{"GPU-1", {{7, 200000000}, {8, 1}}}, {"GPU-2", {}}};
+  const auto out = parse_times(times_json(in));
+  ASSERT_TRUE(out) << out.error().text();
+  EXPECT_EQ(times_json(*out), times_json(in));
+  ASSERT_EQ(out->size(), 2u);
+  EXPECT_EQ(out->at(0).processes.at(0).busy_ns, 200000000);
+}
+
 TEST(Wire, RefusesOtherText) {
   for (const char* text : {"", "{}", "[]", "{\"state\":\"x\"}", "{\"state\":0,\"detail\":1}"}) {
     EXPECT_FALSE(parse_inventory(text)) << text;
     EXPECT_FALSE(parse_status(text)) << text;
+    EXPECT_FALSE(parse_times(text)) << text;
   }
 }
 

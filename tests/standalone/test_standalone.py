@@ -479,3 +479,53 @@ def test_a_process_without_a_share_is_reported(heddle):
             outside.kill()
     eventually(lambda: not heddle.status()["strangers"], "the end of the report")
     assert heddle.job("granted")["state"] == "running"
+
+
+def shares_of(client):
+    """What `nvsim-run measure-share` printed, in percent."""
+    out, err = client.communicate(timeout=300)
+    assert client.returncode == 0, out + err
+    return [float(line.split("share=")[1].split()[0]) * 100 for line in out.splitlines() if line.startswith("measure-share")]
+
+
+def measuring(spans, *first):
+    return [NVSIM_RUN, *first, "kernel=1ms", *[f"measure-share={span}" for span in spans]]
+
+
+def test_an_idle_share_is_lent_and_comes_back(heddle, tmp_path):
+    """Bounds are wide: the machine of the test may be busy with other things."""
+    heddle.start("--memory", "8Gi", "--cores", "50", "--name", "owner", "--", *until(tmp_path / "owner"))
+    heddle.wait_state("owner", "running")
+    borrower = heddle.start("--memory", "8Gi", "--cores", "30", "--name", "borrower", "--", *measuring(["1s", "3s"]))
+    alone = shares_of(borrower)
+    assert 45 < alone[1] < 85, f"30 and what the owner leaves of its 50: {alone}"
+    (tmp_path / "owner").touch()
+    heddle.wait_empty()
+    both = [heddle.start("--memory", "8Gi", "--cores", cores, "--", *measuring(["1s", "4s"])) for cores in (30, 50)]
+    small, large = [shares_of(client)[1] for client in both]
+    assert small < 38, f"both work: {small} and {large}"
+    assert large > 25
+    assert large > small
+
+
+def test_lending_goes_on_after_kill_9(heddle, tmp_path):
+    heddle.start("--memory", "8Gi", "--cores", "60", "--name", "owner", "--", *until(tmp_path / "owner"))
+    heddle.wait_state("owner", "running")
+    heddle.kill_daemon()
+    heddle.up()
+    borrower = heddle.start("--memory", "8Gi", "--cores", "20", "--", *measuring(["1s", "2s"]))
+    assert shares_of(borrower)[1] > 35
+    (tmp_path / "owner").touch()
+
+
+def test_strict_shares_are_not_lent(tmp_path):
+    heddle = Standalone()
+    try:
+        heddle.up("--strict-shares")
+        heddle.start("--memory", "8Gi", "--cores", "50", "--name", "owner", "--", *until(tmp_path / "owner"))
+        heddle.wait_state("owner", "running")
+        borrower = heddle.start("--memory", "8Gi", "--cores", "30", "--", *measuring(["1s", "3s"]))
+        assert shares_of(borrower)[1] < 36
+        (tmp_path / "owner").touch()
+    finally:
+        heddle.close()

@@ -40,6 +40,7 @@ struct NvmlApi {
   decltype(&::nvmlDeviceGetComputeRunningProcesses_v3) compute_processes = nullptr;  // or _v2: the same layout
   decltype(&::nvmlDeviceGetGraphicsRunningProcesses_v3) graphics_processes = nullptr;
   decltype(&::nvmlDeviceGetComputeRunningProcesses) compute_processes_v1 = nullptr;
+  decltype(&::nvmlDeviceGetProcessUtilization) process_utilization = nullptr;
   decltype(&::nvmlEventSetCreate) event_set_create = nullptr;
   decltype(&::nvmlDeviceRegisterEvents) register_events = nullptr;
   decltype(&::nvmlEventSetWait_v2) event_set_wait = nullptr;

@@ -12,6 +12,7 @@
 
 #include "vendors/nvidia/describe.h"
 #include "vendors/nvidia/nvml.h"
+#include "vendors/source.h"
 #include "vendors/wire.h"
 #include "vendors/worker.h"
 
@@ -24,6 +25,7 @@ constexpr int kMaxEventsPerCall = 256;
 // What a driver says beyond these is an error of its own, and no reason to take memory or time for it.
 constexpr unsigned kMaxCards = 1024;
 constexpr size_t kMaxProcesses = 16384;
+constexpr uint64_t kLongestSampleUs = 60000000;
 
 template <typename Function, typename... Arguments>
 nvmlReturn_t call(Function function, Arguments... arguments) {
@@ -92,6 +94,7 @@ struct Probe::Impl {
   std::vector<std::string> skipped;
   nvmlEventSet_t events = nullptr;
   std::map<std::string, uint64_t> ecc_errors;  // uuid -> as last seen
+  std::map<std::string, uint64_t> sampled_us;  // uuid -> time of the last sample of processes, by the driver's clock
   bool lost = false;                           // some card was: the library finds it again only after a new start
 
   [[nodiscard]] const NvmlApi& api() const { return library->api(); }
@@ -108,6 +111,7 @@ struct Probe::Impl {
   [[nodiscard]] std::vector<CardProcess> processes(const Handle& handle) const;
   std::vector<HealthEvent> drain_events() const;
   std::optional<HealthEvent> new_ecc_errors(const Handle& handle);
+  std::optional<CardTimes> times(const Handle& handle);
 };
 
 void Probe::Impl::ensure_open() {
@@ -324,6 +328,37 @@ std::optional<HealthEvent> Probe::Impl::new_ecc_errors(const Handle& handle) {
   return HealthEvent{handle.uuid, fmt::format("uncorrectable ECC errors: {}", errors), false};
 }
 
+std::optional<CardTimes> Probe::Impl::times(const Handle& handle) {
+  CardTimes result{handle.uuid, {}};
+  uint64_t& before = sampled_us[handle.uuid];
+  std::vector<nvmlProcessUtilizationSample_t> samples(256);
+  auto count = static_cast<unsigned>(samples.size());
+  nvmlReturn_t code =
+      call(api().process_utilization, handle.device, samples.data(), &count, static_cast<unsigned long long>(before));
+  if (code == NVML_ERROR_INSUFFICIENT_SIZE && count > samples.size() && count <= kMaxProcesses) {
+    samples.resize(count);
+    code =
+        call(api().process_utilization, handle.device, samples.data(), &count, static_cast<unsigned long long>(before));
+  }
+  // Nobody had the card. When somebody has it again, the driver does not say since when: that sample is left out.
+  if (code == NVML_ERROR_NOT_FOUND) {
+    before = 0;
+    return result;
+  }
+  if (code != NVML_SUCCESS) return std::nullopt;
+  samples.resize(std::min<size_t>(count, samples.size()));
+  const uint64_t since = before;
+  for (const nvmlProcessUtilizationSample_t& sample : samples) {
+    if (sample.timeStamp <= since) continue;
+    before = std::max<uint64_t>(before, sample.timeStamp);
+    const auto span_ns = static_cast<int64_t>(std::min<uint64_t>(sample.timeStamp - since, kLongestSampleUs)) * 1000;
+    result.processes.push_back(
+        {static_cast<int64_t>(sample.pid), span_ns / 100 * std::min<int64_t>(sample.smUtil, 100)});
+  }
+  if (since == 0) return std::nullopt;
+  return result;
+}
+
 Probe::Probe(ProbeOptions options) : impl_(std::make_unique<Impl>()) {
   impl_->options = std::move(options);
 }
@@ -380,11 +415,21 @@ StatusReport Probe::status() {
   return report;
 }
 
+TimesReport Probe::times() {
+  TimesReport report;
+  if (impl_->state != LibraryState::kOk) return report;
+  for (const Impl::Handle& handle : impl_->handles) {
+    if (auto times = impl_->times(handle)) report.push_back(*std::move(times));
+  }
+  return report;
+}
+
 int serve_probe(int fd, ProbeOptions options) {
   Probe probe(std::move(options));
   return serve_worker(fd, [&](std::string_view operation) -> Result<std::string> {
-    if (operation == "cards") return inventory_json(probe.discover());
-    if (operation == "status") return status_json(probe.status());
+    if (operation == kAskCards) return inventory_json(probe.discover());
+    if (operation == kAskStatus) return status_json(probe.status());
+    if (operation == kAskTimes) return times_json(probe.times());
     return fail(Code::kUnsupported, "unknown operation");
   });
 }

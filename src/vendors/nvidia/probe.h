@@ -23,13 +23,16 @@ class Probe {
   Inventory discover();
   // Also hands out the events (XID, double-bit ECC) since the last call; each event is given once.
   StatusReport status();
+  // Device time since the last call, as far as the driver's samples go: whole percents of the time between two calls.
+  // The first call after a start or a rest of a card says nothing about it.
+  TimesReport times();
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// The worker process: serves "cards" and "status" on the descriptor until the agent is gone.
+// The worker process: serves "cards", "status" and "times" on the descriptor until the agent is gone.
 int serve_probe(int fd, ProbeOptions options);
 
 }  // namespace heddle::vendors::nvidia

@@ -1,6 +1,6 @@
 // An NVML with two cards for the tests of the worker: not a simulator, only the few calls that discovery needs, and
 // faults.
-//   init|hang|crash|lost|xid|one|many|twins|endless|huge|ecc   read at each call from the file that
+//   init|hang|crash|lost|xid|one|many|twins|endless|huge|ecc|times   read at each call from the file that
 //   FAKE_NVML_FAULT_FILE names
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <nvml.h>
@@ -124,6 +124,21 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device,
     infos[i] = {kNoSuchPid + i, i == 1 ? ~0ULL : 1ULL << (has_fault("huge") ? 62 : 20), 0, 0};
   }
   return NVML_SUCCESS;
+}
+// Under "times": half a second passes with each call, and two processes had card 0 for 40 and 10 % of it. Else nobody.
+EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t* samples,
+                                                    unsigned* count, unsigned long long last_seen) {
+  static unsigned long long now = 1000000;
+  if (!has_fault("times") || index_of(device) != 0) return NVML_ERROR_NOT_FOUND;
+  if (samples == nullptr || *count < 2) {
+    *count = 2;
+    return NVML_ERROR_INSUFFICIENT_SIZE;
+  }
+  now += 500000;
+  *count = 2;
+  samples[0] = {kNoSuchPid, now, 40, 0, 0, 0};
+  samples[1] = {kNoSuchPid + 1, now, 10, 0, 0, 0};
+  return now > last_seen ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
 }
 EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t, nvmlEccCounterType_t,
                                                 unsigned long long* count) {

@@ -26,6 +26,26 @@ TEST(Law, OneTenantAloneGetsItsShare) {
   std::printf("alone: mean %.2f, worst over %.2f, under %.2f points\n", errors.mean(), errors.over(), errors.under());
 }
 
+// From the smallest card to the largest, with kernels that fill it and with such as run side by side in several
+// streams.
+TEST(Law, TheNumberOfMultiprocessorsDoesNotMatter) {
+  const Work works[] = {k200us, {.kernel_us = 2100, .streams = 4, .sms = 16}, k20ms};
+  for (const int sms : {16, 46, 82, 108, 132, 192}) {
+    RunOptions options;
+    options.card.sms = sms;
+    options.measured_s = 5;
+    for (const Work& work : works) {
+      for (const double percent : {10.0, 50.0, 90.0}) {
+        EXPECT_NEAR(run({{percent, work}}, options).percent[0], percent, 1.0)
+            << sms << " SMs, " << work.kernel_us << " us at " << percent;
+      }
+    }
+    const Errors errors = measure(contended_sets(), options, ("shared, " + std::to_string(sms) + " SMs").c_str());
+    EXPECT_LE(errors.mean(), 3) << sms;
+    EXPECT_LE(errors.quantile(0.9), 5) << sms;
+  }
+}
+
 // Time in which a process does nothing is not charged to it, however long its last interval was left open.
 TEST(Law, RestingCostsNothing) {
   Work work = k200us;

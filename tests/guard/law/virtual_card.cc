@@ -55,6 +55,7 @@ struct World {
   std::vector<std::unique_ptr<Account>> accounts;
   std::vector<std::unique_ptr<Fiber>> fibers;
   Fiber* running = nullptr;
+  int sms = 64;
   ucontext_t scheduler{};
 };
 World* world = nullptr;
@@ -173,7 +174,7 @@ void launch_one(const Work& work, int number) {
   const Ticket ticket = limited ? admit(0, launch) : Ticket{};
   nvsim::Item item{};
   item.kind = nvsim::ItemKind::kKernel;
-  item.sms = 64;
+  item.sms = static_cast<decltype(item.sms)>(work.sms != 0 ? work.sms : world->sms);
   item.remaining_ns = duration_of(work, self);
   push_item(item, queue);
   if (limited) after_launch(ticket, true);
@@ -207,7 +208,8 @@ nvsim::CardState* new_card(const CardShape& shape) {
   void* memory = mmap(nullptr, sizeof(nvsim::CardState), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   auto* card = static_cast<nvsim::CardState*>(memory);
-  card->config.sms = 64;
+  card->config.sms = static_cast<decltype(card->config.sms)>(shape.sms);
+  world->sms = shape.sms;
   card->config.slice_ns = shape.slice_ns;
   card->config.switch_ns = shape.switch_ns;
   card->config.gated_events = shape.gated_events ? 1 : 0;
@@ -270,7 +272,7 @@ void tell_tenants(CardBroker& broker, const std::vector<Tenant>& tenants, const 
     account.vendor_ns += whole;
     account.vendor_seen += whole;
     views.push_back({std::to_string(i), tenants[i].percent / 100, options.lending, usage.want_ns, usage.charged_ns,
-                     account.vendor_ns});
+                     account.vendor_ns, world->now, 0});
   }
   const auto hints = broker.tick(world->now, views);
   for (size_t i = 0; i < tenants.size(); ++i) {

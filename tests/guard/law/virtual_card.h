@@ -16,6 +16,7 @@ struct Work {
   double sigma = 0;           // of a lognormal factor around the mean
   double rare_ms = 0;         // one kernel in a thousand is this long
   int streams = 1;            // used in turn
+  int sms = 0;                // that a kernel fills; 0: all of the card
   int synchronise_after = 0;  // launches; 0: as far ahead as it goes
   double think_us = 0;        // after each synchronisation
   double pause_after_ms = 0;  // busy for so long,
@@ -30,6 +31,7 @@ struct Tenant {
 };
 
 struct CardShape {
+  int sms = 64;
   int64_t slice_ns = 2000000;
   int64_t switch_ns = 50000;
   bool gated_events = true;  // a start event of a context that is not on the card waits until it is
