@@ -46,6 +46,8 @@ struct Dispatch {
   int operator()(const CelArgs& args) const { return evaluate_cel(args); }
   int operator()(const CatalogArgs& args) const { return show_catalog(args); }
   int operator()(const SimulateArgs& args) const { return simulate(args); }
+  int operator()(const GuardArgs& args) const { return guard(args, context); }
+  int operator()(const GuardProbeArgs& args) const { return guard_probe(args); }
   int operator()(const VersionArgs&) const { return version(); }
   int operator()(const VendorWorkerArgs& args) const { return vendor_worker(args); }
 };

@@ -37,6 +37,8 @@ struct Raw {
   std::string seed;
   std::string load;
   std::vector<std::string> catalog_words;
+  GuardArgs guard;
+  GuardProbeArgs guard_probe;
   VendorWorkerArgs worker;
   std::string memory;
   std::string memory_percent;
@@ -84,6 +86,7 @@ CLI::App* add_up(CLI::App& app, Raw& raw) {
       "Let the members of this group use this Heddle, which root must have started (default: its user alone)");
   verb->add_option("--starve-after", raw.starvation,
                    "A job that has waited this long goes before all others, and nothing passes it (default: 10m)");
+  verb->add_flag("--strict-shares", options.strict_shares, "Lend nothing of a card's time, even if others are idle");
   verb->add_option("--crash-at-write", options.crash_at_write)->group("");
   verb->footer(
       "Example:\n  heddle up --simulate h100x2 && heddle run --memory 8Gi --cores 30 -- env\n\n"
@@ -291,6 +294,17 @@ CLI::App* add_catalog(CLI::App& app, Raw& raw) {
       "  heddle catalog validate ./catalog/mine/hardware.yaml ./catalog/mine/requests.yaml\n\n"
       "Exit 2 for a vendor or model that the catalogue does not have, and for a file that is not valid. "
       "docs/vendors.md shows the same data as a page.");
+  return verb;
+}
+
+CLI::App* add_guard(CLI::App& app, Raw& raw) {
+  auto* verb = app.add_subcommand("guard", "Look into the guard: limits and accounts, what a claim does, a self-test");
+  verb->add_option("action", raw.guard.action, "status, trace or selftest (exit 2: it does not hold)")->required();
+  verb->add_option("claim", raw.guard.claim, "trace: uid of the claim, or its beginning (default: the only one)");
+  add_state_dir(*verb, raw.guard.state_dir);
+  verb->add_option("--seconds", raw.guard.seconds, "trace: for how long (default: 10)")->check(CLI::Range(1, 86400));
+  verb->add_option("--libraries", raw.guard.libraries, "selftest: folder of libcuda.so.1 (default: the loader's)");
+  verb->add_option("-o,--output", raw.output, "status: table or json")->check(one_of({"table", "json"}));
   return verb;
 }
 
@@ -538,6 +552,9 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   const auto* evaluate = add_cel(app, raw);
   const auto* catalog = add_catalog(app, raw);
   const auto* simulate = add_simulate(app, raw);
+  const auto* guard = add_guard(app, raw);
+  auto* probe = app.add_subcommand("guard-probe", "The program of `heddle guard selftest`")->group("");
+  probe->add_option("--limit", raw.guard_probe.limit);
   const auto* version = app.add_subcommand("version", "Print the version");
   const auto* worker = add_vendor_worker(app, raw);
   if (auto message = parse_words(app, std::move(own)); message) return std::move(*message);
@@ -555,7 +572,10 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   const Output output = raw.output == "json" ? Output::kJson : Output::kTable;
   raw.ps.output = output;
   raw.explain.output = output;
+  raw.guard.output = output;
   if (*up) return finish_up(raw);
+  if (*guard) return Args(raw.guard);
+  if (*probe) return Args(raw.guard_probe);
   if (*ps) return Args(raw.ps);
   if (*explain) return Args(raw.explain);
   if (*cancel) return Args(raw.cancel);

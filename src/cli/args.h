@@ -99,6 +99,19 @@ struct CatalogArgs {
   Output output = Output::kTable;
 };
 
+struct GuardArgs {
+  std::string action;     // "status", "trace" or "selftest"
+  std::string claim;      // trace: uid, its beginning, or a folder; empty: the only one
+  std::string state_dir;  // empty: in a container its own claim, else the usual folder
+  std::string libraries;  // selftest: the folder of the driver's libraries; empty: where the loader finds them
+  int64_t seconds = 10;   // trace
+  Output output = Output::kTable;
+};
+
+struct GuardProbeArgs {
+  int64_t limit = 0;  // bytes; 0: only look
+};
+
 struct SimulateArgs {
   std::string nodes_file;
   std::string pods_file;
@@ -116,9 +129,9 @@ struct VendorWorkerArgs {
   std::string driver_root;
 };
 
-using Args =
-    std::variant<UpArgs, RunArgs, PsArgs, ExplainArgs, CancelArgs, DownArgs, UninstallArgs, TranslateArgs, MigrateArgs,
-                 AllocateArgs, PlanArgs, CelArgs, CatalogArgs, SimulateArgs, VersionArgs, VendorWorkerArgs>;
+using Args = std::variant<UpArgs, RunArgs, PsArgs, ExplainArgs, CancelArgs, DownArgs, UninstallArgs, TranslateArgs,
+                          MigrateArgs, AllocateArgs, PlanArgs, CelArgs, CatalogArgs, SimulateArgs, GuardArgs,
+                          GuardProbeArgs, VersionArgs, VendorWorkerArgs>;
 
 // Text to print instead of doing something: help (exit 0), or what is wrong with the command line (exit 1).
 struct Message {

@@ -42,6 +42,19 @@ TEST(Args, RunNeedsNoMarkBeforeTheCommand) {
   EXPECT_THAT(args.request.command, ElementsAre("nvidia-smi", "-L", "--cores", "7"));
 }
 
+TEST(Args, GuardLooksTracesAndTests) {
+  EXPECT_EQ(parsed<GuardArgs>({"guard", "status", "-o", "json"}).output, Output::kJson);
+  const auto trace = parsed<GuardArgs>({"guard", "trace", "uid-1", "--seconds", "3"});
+  EXPECT_EQ(trace.action, "trace");
+  EXPECT_EQ(trace.claim, "uid-1");
+  EXPECT_EQ(trace.seconds, 3);
+  EXPECT_EQ(parsed<GuardArgs>({"guard", "selftest", "--libraries", "/l"}).libraries, "/l");
+  EXPECT_THAT(refused({"guard"}).text, HasSubstr("action"));
+  EXPECT_THAT(refused({"guard", "trace", "a", "b"}).text, HasSubstr("a word too many"));
+  EXPECT_TRUE(parsed<UpArgs>({"up", "--strict-shares"}).options.strict_shares);
+  EXPECT_FALSE(parsed<UpArgs>({"up"}).options.strict_shares);
+}
+
 TEST(Args, SimulateTakesATraceAndAPolicy) {
   const auto plain = parsed<SimulateArgs>({"simulate", "--nodes", "n", "--pods", "p"});
   EXPECT_EQ(plain.policy, placement::PolicyName::kHeddle);

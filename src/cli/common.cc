@@ -46,6 +46,15 @@ Result<std::string> read_input(const std::string& file) {
   return text;
 }
 
+std::string find_guard_library(const std::string& program) {
+  const std::string bin = program.substr(0, program.rfind('/'));
+  const std::string base = bin.substr(0, bin.rfind('/'));
+  for (const char* path : {"/lib/libheddle_guard.so", "/lib/heddle/libheddle_guard.so"}) {
+    if (file_exists(base + path)) return base + path;
+  }
+  return base + "/lib/libheddle_guard.so";
+}
+
 Result<std::string> find_socket(const std::string& state_dir, const Context& context) {
   HEDDLE_TRY(const auto folder, standalone::used_state_dir(state_dir, context.surroundings));
   return standalone::state_paths(folder).socket;

@@ -16,16 +16,6 @@
 namespace heddle::cli {
 namespace {
 
-// In a build tree, then in an installation.
-std::string guard_library(const std::string& program) {
-  const std::string bin = program.substr(0, program.rfind('/'));
-  const std::string base = bin.substr(0, bin.rfind('/'));
-  for (const char* path : {"/lib/libheddle_guard.so", "/lib/heddle/libheddle_guard.so"}) {
-    if (file_exists(base + path)) return base + path;
-  }
-  return base + "/lib/libheddle_guard.so";
-}
-
 std::string summary(const standalone::Ready& ready) {
   const bool simulated = ready.machine.origin == standalone::Origin::kSimulated;
   std::string text = fmt::format("Heddle is up on {}{}.\n", ready.machine.node,
@@ -136,7 +126,7 @@ int up(const UpArgs& args, const Context& context) {
   if (!folder) return report(folder.error());
   options.machine.state_dir = *folder;
   options.machine.program = context.program;
-  options.guard_library = guard_library(context.program);
+  options.guard_library = find_guard_library(context.program);
   // The daemon runs in another folder.
   if (standalone::names_file(options.machine.simulate)) {
     std::array<char, 4096> full{};

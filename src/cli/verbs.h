@@ -30,6 +30,8 @@ int plan(const PlanArgs& args);
 int evaluate_cel(const CelArgs& args);
 int simulate(const SimulateArgs& args);
 int show_catalog(const CatalogArgs& args);
+int guard(const GuardArgs& args, const Context& context);
+int guard_probe(const GuardProbeArgs& args);
 int version();
 int vendor_worker(const VendorWorkerArgs& args);
 
@@ -50,6 +52,8 @@ bool knows_cluster(const Context& context);
 int report_one_line(const Error& error);
 // The file's text; - is standard input.
 Result<std::string> read_input(const std::string& file);
+// libheddle_guard.so beside this program: in a build tree, then in an installation.
+std::string find_guard_library(const std::string& program);
 // The socket of the Heddle that a verb talks to.
 Result<std::string> find_socket(const std::string& state_dir, const Context& context);
 

@@ -489,7 +489,7 @@ def shares_of(client):
 
 
 def measuring(spans, *first):
-    return [NVSIM_RUN, *first, "kernel=1ms", *[f"measure-share={span}" for span in spans]]
+    return [NVSIM_RUN, *first, "kernel=10ms", *[f"measure-share={span}" for span in spans]]
 
 
 def test_an_idle_share_is_lent_and_comes_back(heddle, tmp_path):
@@ -498,7 +498,7 @@ def test_an_idle_share_is_lent_and_comes_back(heddle, tmp_path):
     heddle.wait_state("owner", "running")
     borrower = heddle.start("--memory", "8Gi", "--cores", "30", "--name", "borrower", "--", *measuring(["1s", "3s"]))
     alone = shares_of(borrower)
-    assert 45 < alone[1] < 85, f"30 and what the owner leaves of its 50: {alone}"
+    assert 38 < alone[1] < 85, f"30 and what the owner leaves of its 50: {alone}"
     (tmp_path / "owner").touch()
     heddle.wait_empty()
     both = [heddle.start("--memory", "8Gi", "--cores", cores, "--", *measuring(["1s", "4s"])) for cores in (30, 50)]
@@ -514,7 +514,7 @@ def test_lending_goes_on_after_kill_9(heddle, tmp_path):
     heddle.kill_daemon()
     heddle.up()
     borrower = heddle.start("--memory", "8Gi", "--cores", "20", "--", *measuring(["1s", "2s"]))
-    assert shares_of(borrower)[1] > 35
+    assert shares_of(borrower)[1] > 28
     (tmp_path / "owner").touch()
 
 
@@ -529,3 +529,40 @@ def test_strict_shares_are_not_lent(tmp_path):
         (tmp_path / "owner").touch()
     finally:
         heddle.close()
+
+
+def test_the_guard_can_be_looked_into(heddle, tmp_path):
+    """status, trace and the self-test, on simulated cards."""
+    libraries = BUILD / "sim" / "nvidia" / "lib"
+    job = heddle.start("--memory", "8Gi", "--cores", "30", "--name", "a", "--", NVSIM_RUN, "alloc=1Gi", "kernel=10ms", "measure-share=20s",
+                       "hold")
+    heddle.wait_state("a", "running")
+
+    def claim():
+        claims = json.loads(heddle.call("guard", "status", "-o", "json", check=0).stdout)["claims"]
+        return claims and claims[0]["processes"] and claims[0]["devices"][0].get("chargedBytes", 0) > 1 << 30 and claims[0]
+    shown = eventually(claim, "the charge of the job")
+    assert shown["devices"][0]["memoryBytes"] == 8 << 30
+    assert shown["devices"][0]["coresPercent"] == 30
+    table = heddle.call("guard", "status", check=0).stdout
+    assert shown["claim"] in table and "8192Mi" in table and "30%" in table
+    trace = heddle.call("guard", "trace", shown["claim"][:8], "--seconds", "2", check=0).stdout
+    assert "launched" in trace and "held back" in trace, trace
+    assert heddle.call("guard", "trace", "no-such-claim").returncode != 0
+    root = next(pathlib.Path(heddle.folder).glob("*/dev/nvidiactl"), None) or next(pathlib.Path(heddle.folder).rglob("nvidiactl"))
+    environment = {**heddle.environment, "NVSIM_ROOT": str(root.parent.parent)}
+    test = subprocess.run([HEDDLE, "guard", "selftest", "--libraries", libraries], env=environment, capture_output=True, text=True,
+                          timeout=120, check=False)
+    assert test.returncode == 0, test.stdout + test.stderr
+    assert "The guard holds here." in test.stdout
+    job.send_signal(signal.SIGTERM)
+
+
+def test_the_selftest_says_what_is_missing(tmp_path):
+    environment = {k: v for k, v in os.environ.items() if k != "NVSIM_ROOT"}
+    test = subprocess.run([HEDDLE, "guard", "selftest", "--libraries", tmp_path], env=environment, capture_output=True, text=True,
+                          timeout=60, check=False)
+    if "libcuda" not in test.stderr and test.returncode != 3:
+        pytest.skip("this machine has a driver of its own")
+    assert test.returncode == 3
+    assert "--libraries" in test.stderr
