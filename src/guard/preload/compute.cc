@@ -198,18 +198,18 @@ struct Rate {
 
 // The share of the limits, unless the agent has just said that more may be used, or that neighbours took a part of what
 // was measured.
-Rate rate_of(int rule) {
+Rate rate_of(int rule, int64_t now) {
   Rate rate{static_cast<double>(config().devices[rule].cores_percent) / 100.0, 1};
   Hint hint{};
-  if (config().hints == nullptr || !unpack_hint(ledger::load(config().hints[rule]), now_ns(), &hint)) return rate;
+  if (config().hints == nullptr || !unpack_hint(ledger::load(config().hints[rule]), now, &hint)) return rate;
   const double share = static_cast<double>(hint.rate_ppm) / 1e6;
   if (share > rate.share) rate.share = share < 1 ? share : 1;
   rate.counted = static_cast<double>(hint.charge_ppm) / 1e6;
   return rate;
 }
 
-double share_of(int rule) {
-  return rate_of(rule).share;
+double share_of(int rule, int64_t now) {
+  return rate_of(rule, now).share;
 }
 
 double concurrency(const ComputeDevice& device) {
@@ -244,10 +244,9 @@ void advance_clock(int rule, int64_t floor, double by) {
 // The part of [start, end] for which no process of the tenant was charged before. The device's clock may seem a little
 // ahead of ours, by the same for all intervals of a context; an end or a watermark that is far ahead is damage, and
 // would make everything free.
-double new_time(int rule, int64_t start, int64_t end) {
+double new_time(int rule, int64_t start, int64_t end, int64_t now) {
   constexpr int64_t kAhead = 1000000000;
   int64_t& watermark = shared(rule).watermark_ns;
-  const int64_t now = now_ns();
   if (end > now + kAhead) {
     start -= end - now;
     end = now;
@@ -269,11 +268,12 @@ void publish_outstanding(int rule, const ComputeDevice& device) {
   __atomic_store_n(&slot->devices[rule].outstanding_ns, static_cast<uint64_t>(value), __ATOMIC_RELAXED);
 }
 
-void finish(ComputeDevice& device, int rule, Segment& segment, double measured) {
-  const double time = measured * rate_of(rule).counted;
+void finish(ComputeDevice& device, int rule, Segment& segment, double measured, int64_t now) {
+  const Rate rate = rate_of(rule, now);
+  const double time = measured * rate.counted;
   __atomic_fetch_add(&shared(rule).charged_ns, static_cast<int64_t>(time), __ATOMIC_RELAXED);
   __atomic_fetch_add(&shared(rule).measured_ns, static_cast<int64_t>(measured), __ATOMIC_RELAXED);
-  advance_clock(rule, INT64_MIN / 2, (time - segment.charged) / share_of(rule));
+  advance_clock(rule, INT64_MIN / 2, (time - segment.charged) / rate.share);
   device.outstanding -= segment.charged;
   if (device.outstanding < 1) device.outstanding = 0;
   if (heddle_guard_slot* slot = own_slot()) {
@@ -325,17 +325,17 @@ bool has_ended(Segment& segment, int64_t now, Ended* ended) {
   return true;
 }
 
-void settle_one(ComputeDevice& device, int rule, const Ended& ended) {
+void settle_one(ComputeDevice& device, int rule, const Ended& ended, int64_t now) {
   Segment& segment = *ended.segment;
   if (!ended.told) {
-    finish(device, rule, segment, segment.cost);
+    finish(device, rule, segment, segment.cost, now);
     return;
   }
-  double time = new_time(rule, ended.end - static_cast<int64_t>(ended.duration), ended.end);
+  double time = new_time(rule, ended.end - static_cast<int64_t>(ended.duration), ended.end, now);
   if (!segment.late) learn(device, segment, ended.duration, time);
   const bool loose = segment.late || (segment.gaps && segment.launches > 1);
   if (loose && segment.cost < time) time = segment.cost;
-  finish(device, rule, segment, time);
+  finish(device, rule, segment, time, now);
 }
 
 // In the order in which the device came through: the watermark of a later end would make what was before it free.
@@ -350,7 +350,7 @@ void settle(ComputeDevice& device, int rule, int64_t now) {
     for (; at > 0 && list[at - 1].end > ended.end; --at) list[at] = list[at - 1];
     list[at] = ended;
   });
-  for (uint32_t i = 0; i < count; ++i) settle_one(device, rule, list[i]);
+  for (uint32_t i = 0; i < count; ++i) settle_one(device, rule, list[i], now);
   if (count != 0) publish_outstanding(rule, device);
 }
 
@@ -510,8 +510,10 @@ Ticket admit(int rule, const Launch& launch) {
   __atomic_store_n(&shared(rule).want_ns, now, __ATOMIC_RELAXED);
   close_older(device, now, kSegmentAge);
   if (now - device.last_poll >= kPoll) settle(device, rule, now);
+  Estimate* known = nullptr;  // others may take its place while the lock is given back
   for (;;) {
-    const Verdict verdict = judge(device, rule, estimate_of(device, launch.key), now);
+    known = &estimate_of(device, launch.key);
+    const Verdict verdict = judge(device, rule, *known, now);
     if (verdict.admitted) break;
     close_older(device, now, 0);
     const int64_t wait = verdict.wait > kPoll && device.outstanding > 0 ? kPoll : verdict.wait;
@@ -528,10 +530,10 @@ Ticket admit(int rule, const Launch& launch) {
     }
   }
   rebase_if_due(device, launch, now);
-  const Estimate estimate = estimate_of(device, launch.key);
+  const Estimate estimate = *known;
   Segment* segment = place_launch(device, launch, estimate, now);
   const double charged = concurrency(device) * estimate.cost;
-  advance_clock(rule, now - config().burst_ns, charged / share_of(rule));
+  advance_clock(rule, now - config().burst_ns, charged / share_of(rule, now));
   if (segment == nullptr) return {0, 0, 0, 0};
   device.outstanding += charged;
   segment->charged += charged;
@@ -554,7 +556,7 @@ void after_launch(const Ticket& ticket, bool launched) {
   if ((device.open & bit_of(device, segment)) == 0 || segment.in_flight == 0) return;
   --segment.in_flight;
   if (!launched) {
-    advance_clock(rule, INT64_MIN / 2, -ticket.charged / share_of(rule));
+    advance_clock(rule, INT64_MIN / 2, -ticket.charged / share_of(rule, now_ns()));
     device.outstanding -= ticket.charged;
     segment.charged -= ticket.charged;
     segment.cost -= ticket.cost;
@@ -582,9 +584,10 @@ void before_context_ends(uint64_t handle) {
     ComputeDevice& device = all->devices[rule];
     const Lock lock(device.lock);
     // The events go with the context; what they would have told is taken as predicted.
+    const int64_t now = now_ns();
     for_each(device, device.open | device.closed, [&](Segment& segment) {
       if (segment.context == nullptr || segment.context->handle != handle) return;
-      finish(device, static_cast<int>(rule), segment, segment.cost);
+      finish(device, static_cast<int>(rule), segment, segment.cost, now);
     });
     for (Context& context : device.contexts) {
       if (context.handle == handle) memset(static_cast<void*>(&context), 0, sizeof(context));
