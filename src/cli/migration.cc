@@ -300,7 +300,7 @@ struct Setting {
 };
 
 const std::vector<Setting>& known_settings() {
-  static const std::vector<Setting> kSettings = {
+  static const std::vector<Setting> settings = {
       {"memoryFactor",
        {"1", "0"},
        "memory keys count units of that many MiB; Heddle reads MiB, so multiply the values in the pods"},
@@ -329,7 +329,7 @@ const std::vector<Setting>& known_settings() {
       {"hamiVnpuCore",
        {"false"},
        "NPUs were in the soft split without being asked; say huawei.com/vnpu-mode: hami-core in the pods"}};
-  return kSettings;
+  return settings;
 }
 
 void Reader::check_vendor_settings(const std::string& vendor, const Json& settings) {
@@ -351,7 +351,7 @@ void Reader::check_vendor_settings(const std::string& vendor, const Json& settin
     }
     if (value.is_array()) {  // vnpus: one entry a chip
       for (const Json& entry : value) {
-        if (entry.is_object()) check_vendor_settings(vendor + "." + name, entry);
+        if (entry.is_object()) check_vendor_settings(fmt::format("{}.{}", vendor, name), entry);
       }
     }
   }

@@ -11,6 +11,7 @@
 #include "cli/workload.h"
 #include "cli/yaml_json.h"
 #include "codec/codec.h"
+#include "dialects/container.h"
 #include "dialects/names.h"
 #include "dialects/translate.h"
 #include "dialects/wire_names.h"
@@ -180,6 +181,25 @@ bool must_have_template(const std::string& kind) {
   return std::find(std::begin(kKinds), std::end(kKinds), kind) != std::end(kKinds);
 }
 
+// The first resource of ours that stands in some `resources` of an object without pod templates (a KServe
+// InferenceService, a TrainJob): its controller makes the pods of it.
+std::string asked_below(const catalog::Requests& rules, const Json& value, int depth = 0) {
+  constexpr int kDeepest = 32;
+  if (depth > kDeepest || !value.is_structured()) return {};
+  for (const auto& [name, child] : value.items()) {
+    if (name == "resources" || name == "resourcesPerNode") {
+      for (const char* list : {"limits", "requests"}) {
+        if (!child.is_object() || !child.contains(list) || !child[list].is_object()) continue;
+        for (const auto& entry : child[list].items()) {
+          if (dialects::asks_for_device(rules, entry.key())) return entry.key();
+        }
+      }
+    }
+    if (std::string found = asked_below(rules, child, depth + 1); !found.empty()) return found;
+  }
+  return {};
+}
+
 Result<void> add_object(Builder& builder, const Json& object) {
   if (!object.is_object()) return fail(Code::kInvalidArgument, "a document is not an object");
   const std::string kind = text_at(object, "/kind");
@@ -194,7 +214,10 @@ Result<void> add_object(Builder& builder, const Json& object) {
     return add_workload(builder, object, templates);
   if (must_have_template(kind))
     return fail(Code::kInvalidArgument, "it has no pod template with containers", label_of(object));
-  builder.out.explanations.push_back(label_of(object) + ": not a pod and no known workload; passed unchanged");
+  std::string told = label_of(object) + ": not a pod and no known workload; passed unchanged";
+  if (const std::string key = asked_below(builder.rules, object); !key.empty())
+    told += fmt::format("; it names {}: the pods that its controller makes are translated when they are created", key);
+  builder.out.explanations.push_back(std::move(told));
   builder.items.push_back(object);
   return {};
 }

@@ -108,6 +108,24 @@ spec:
   EXPECT_EQ(list["items"][0]["spec"]["replicas"], 3);
 }
 
+// The webhook sees the pods that come of it; a manifest of it holds none.
+TEST(Translate, AKindWithoutPodTemplatesIsPassedAndItsDevicesAreNamed) {
+  const auto out = translate_manifest(R"(apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata: {name: llm}
+spec: {predictor: {model: {resources: {requests: {cpu: 1}, limits: {nvidia.com/gpu: 1}}}}}
+---
+kind: ConfigMap
+metadata: {name: c}
+data: {resources: x}
+)");
+  ASSERT_TRUE(out) << out.error().text();
+  EXPECT_THAT(out->explanations,
+              testing::ElementsAre(testing::AllOf(HasSubstr("passed unchanged"), HasSubstr("it names nvidia.com/gpu")),
+                                   testing::EndsWith("passed unchanged")));
+  EXPECT_EQ(Json::parse(out->list_json)["items"].size(), 2U);
+}
+
 TEST(Translate, ARefusalLeavesAnEmptyList) {
   std::string bad(kPod);
   bad.replace(bad.find("gpumem: 3000"), 12, "gpumem: 16Gi");

@@ -311,6 +311,7 @@ Result<AdmissionAnswer> mutate(std::string_view text, const AdmissionContext& co
   HEDDLE_TRY(const dialects::Translation translation,
              dialects::translate_pod(*context.rules, review.object, review.uid));
   std::vector<std::string> refused;
+  refused.reserve(translation.refusals.size() + 1);
   for (const dialects::Refusal& refusal : translation.refusals)
     refused.push_back(refusal.field + ": " + refusal.message);
   if (context.quotas && context.quotas->has(review.name_space) && refused.empty()) {

@@ -79,7 +79,8 @@ constexpr const char* kDcuCores = "hygon.com/dcucores";
 INSTANTIATE_TEST_SUITE_P(
     Hygon, Vendors,
     ::testing::ValuesIn(std::vector<Row>{
-        Row{"dcu_whole", {{kDcu, "2"}}, "hygon whole 2"},
+        Row{"dcu_whole", {{kDcu, "2"}}, "hygon whole 2"}, Row{"dcu_plugin", {{"hygon.com/dcu", "2"}}, "hygon whole 2"},
+        Row{"dcu_two_ways", {{"hygon.com/dcu", "1"}, {kDcu, "1"}}, "refused hygon.com/...in another way"},
         Row{"dcu_share", {{kDcu, "1"}, {kDcuMem, "2000"}, {kDcuCores, "60"}}, "hygon share 1 2000Mi cores=60"},
         Row{"dcu_memory_takes_all_cores", {{kDcu, "1"}, {kDcuMem, "2000"}}, "hygon share 1 2000Mi cores=100"},
         Row{"dcu_all_cores", {{kDcu, "1"}, {kDcuCores, "100"}}, "hygon whole 1"},
@@ -196,7 +197,8 @@ constexpr const char* kMtCore = "mthreads.com/sgpu-core";
 INSTANTIATE_TEST_SUITE_P(
     MooreThreads, Vendors,
     ::testing::ValuesIn(std::vector<Row>{
-        Row{"mt_whole", {{kMt, "1"}}, "mthreads whole 1"}, Row{"mt_several", {{kMt, "2"}}, "mthreads whole 2"},
+        Row{"mt_whole", {{kMt, "1"}}, "mthreads whole 1"},
+        Row{"mt_several", {{kMt, "2"}}, "mthreads whole 2"},
         Row{"mt_share", {{kMt, "1"}, {kMtMem, "32"}, {kMtCore, "8"}}, "mthreads share 1 16384Mi cores=50"},
         Row{"mt_no_cores", {{kMt, "1"}, {kMtMem, "32"}}, "mthreads share 1 16384Mi cores=0"},
         Row{"mt_rounded_up", {{kMt, "1"}, {kMtMem, "2"}, {kMtCore, "1"}}, "mthreads share 1 1024Mi cores=7"},
@@ -213,6 +215,8 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"mt_several_whole", {{kMt, "2"}, {kMtMem, "96"}, {kMtCore, "16"}}, "mthreads whole 2"},
         Row{"mt_several_sums", {{kMt, "2"}, {kMtMem, "192"}, {kMtCore, "32"}}, "mthreads whole 2"},
         Row{"mt_without_count", {{kMtMem, "32"}}, "refused mthreads.com/sgpu-memory: ...mthreads.com/vgpu: 1"},
+        Row{"mt_plugin", {{"mthreads.com/gpu", "2"}}, "mthreads whole 2"},
+        Row{"mt_two_ways", {{"mthreads.com/gpu", "1"}, {kMt, "1"}}, "refused mthreads.com/...in another way"},
         Row{"mt_uuid",
             {{kMt, "1"}},
             "mthreads whole 1 [uuid in a] [uuid not in b]",
@@ -224,6 +228,8 @@ INSTANTIATE_TEST_SUITE_P(
     Iluvatar, Vendors,
     ::testing::ValuesIn(std::vector<Row>{
         Row{"il_whole", {{"iluvatar.ai/BI-V150-vgpu", "2"}}, "iluvatar whole 2 [model in BI-V150]"},
+        Row{"il_plugin", {{"iluvatar.com/gpu", "2"}}, "iluvatar whole 2"},
+        Row{"il_plugin_unknown", {{"iluvatar.com/gpus", "2"}}, "refused iluvatar.com/gpus: ...iluvatar.com/gpu"},
         Row{"il_share",
             {{"iluvatar.ai/MR-V100-vgpu", "1"},
              {"iluvatar.ai/MR-V100.vCore", "50"},

@@ -273,8 +273,8 @@ const ContainerRequest* Translator::claim_to_share(const Place& place, const mod
 std::string Translator::fresh_ref(const std::string& container) const {
   const Json& spec = pod_.at("spec");
   const auto found = spec.find("resourceClaims");
-  static const Json kNone = Json::array();
-  const Json& claims = found == spec.end() ? kNone : *found;
+  static const Json none = Json::array();
+  const Json& claims = found == spec.end() ? none : *found;
   std::string ref = claim_ref_name(container);
   const auto taken = [&](const std::string& name) {
     return std::any_of(claims.begin(), claims.end(),
