@@ -57,6 +57,7 @@ is made for it, on standard error one line a request. Exit 2: refused, with the 
 
 std::string code(const std::vector<std::string>& names) {
   std::vector<std::string> out;
+  out.reserve(names.size());
   for (const std::string& name : names) out.push_back("`" + name + "`");
   return fmt::format("{}", fmt::join(out, ", "));
 }
@@ -158,6 +159,7 @@ void add_family(std::string& out, const Family& family) {
   if (family.hard_split) {
     const catalog::HardSplit& split = *family.hard_split;
     std::vector<std::string> templates;
+    templates.reserve(split.templates.size());
     for (const catalog::Template& one : split.templates)
       templates.push_back(fmt::format("{} ({} MiB, {} of {} AI cores)", one.name, one.mib, one.cores, split.cores));
     notes.push_back(fmt::format("Templates: {}; above them up to {} MiB a whole NPU with {} MiB; more is refused.",
@@ -171,6 +173,7 @@ void add_vendor(std::string& out, const RequestVendor& vendor) {
   for (const Family& family : vendor.families) add_family(out, family);
   for (const catalog::PartitionFamily& partition : vendor.partitions) {
     std::vector<std::string> keys;
+    keys.reserve(partition.prefixes.size());
     for (const std::string& prefix : partition.prefixes) keys.push_back(prefix + "...");
     out += fmt::format("\n**{}**: {} are that many ready-made {}s of exactly the profile in the name.\n",
                        partition.dialect, code(keys), partition.noun);

@@ -110,6 +110,17 @@ TEST(Kai, InitContainersAreSearchedFirst) {
   EXPECT_TRUE(out->requests[0].init);
 }
 
+TEST(Kai, TheExplanationSaysWhatAnnotationsRestrict) {
+  const auto out = translate_pod(
+      rules(), pod_json({}, {{"gpu-fraction", "0.5"}, {"nvidia.com/use-gputype", "A100"}, {"mps", "true"}}),
+      "0123456789");
+  ASSERT_TRUE(out && out->refusals.empty());
+  EXPECT_EQ(out->explanations, std::vector<std::string>{
+                                   "container main: KAI: gpu-fraction=0.5: a share of 1 NVIDIA GPU: 50 % of the memory "
+                                   "and no limit on compute; only product names with a100"});
+  EXPECT_EQ(out->warnings.size(), 1U) << "MPS is not what isolates it";
+}
+
 TEST(Kai, ASecondPassChangesNothing) {
   const auto pod = nlohmann::json::parse(pod_json({{"amd.com/gpu", "1"}}, {{"gpu-fraction", "0.5"}}));
   const auto first = translate_pod(rules(), pod.dump(), "0123456789");

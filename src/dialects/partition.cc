@@ -29,7 +29,7 @@ std::optional<std::string> mig_profile(std::string_view rest) {
   const std::string_view all = rest;
   if (take_digits(rest).empty() || !take(rest, "g.")) return std::nullopt;
   if (take_digits(rest).empty() || !take(rest, "gb")) return std::nullopt;
-  const std::string base(all.substr(0, all.size() - rest.size()));
+  std::string base(all.substr(0, all.size() - rest.size()));
   if (rest.empty()) return base;
   for (const std::string_view attribute : {".me", ".me.all", ".gfx"}) {
     if (rest == attribute) return base + "+" + std::string(attribute.substr(1));

@@ -429,6 +429,9 @@ void Translator::translate_kai(const Wishes& wishes, std::vector<ContainerAsk>& 
     return;
   }
   restrict(rules_, annotations_, wishes, kai->ask);
+  for (const Selector& selector : kai->ask.selectors) {
+    if (selector.op != Selector::Op::kEquals) kai->explanation += "; " + restriction_words(selector);
+  }
   for (size_t i = 0; i < places_.size(); ++i) {
     if (places_[i].name != kai->container) continue;
     ContainerAsk& ask = asks[i];
