@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -292,7 +293,7 @@ Result<Activity> read_activity(int usage_fd, uint32_t device) {
 
 Result<void> write_hint(int limits_fd, uint32_t device, double rate, double charge, int64_t now_ns) {
   const auto ppm = [](double value, double most) {
-    return static_cast<uint64_t>(std::clamp(value, 0.0, most) * 1e6 + 0.5);
+    return static_cast<uint64_t>(std::llround(std::clamp(value, 0.0, most) * 1e6));
   };
   const uint64_t word = pack_hint({ppm(rate, 1), ppm(charge, 2)}, now_ns);
   return write_all(limits_fd, &word, sizeof(word),
