@@ -146,7 +146,7 @@ Result<void> add_template(Builder& builder, Json& workload, const PodTemplate& f
   for (const auto& request : translation.requests) {
     if (template_of_claim.contains(request.claim_name)) continue;  // init steps that share a claim
     std::string name = dialects::claim_template_name(owner, request.container);
-    const int before = builder.names[name_space + "/" + name]++;
+    const int before = builder.names[fmt::format("{}/{}", name_space, name)]++;
     if (before > 0) name = dialects::claim_template_name(owner, fmt::format("{}-{}", request.container, before + 1));
     template_of_claim[request.claim_name] = name;
     made.push_back(claim_template(name, name_space, request));
@@ -166,7 +166,7 @@ Result<void> add_workload(Builder& builder, Json workload, const std::vector<Pod
     std::string role = found.role;  // "Master"; names have small letters only
     std::transform(role.begin(), role.end(), role.begin(),
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    const std::string owner = templates.size() > 1 && !role.empty() ? name + "-" + role : name;
+    const std::string owner = templates.size() > 1 && !role.empty() ? fmt::format("{}-{}", name, role) : name;
     HEDDLE_CHECK_OK(add_template(builder, workload, found, owner, made));
   }
   builder.items.push_back(std::move(workload));
