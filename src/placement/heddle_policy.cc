@@ -76,6 +76,8 @@ int64_t HeddlePolicy::rooms(const RoomDemand& demand, int idle, const StateView&
 }
 
 void HeddlePolicy::learn(const Mix& mix, const Fleet& fleet) {
+  knows_ = mix.total > 0;
+  best_fit_->learn(mix, fleet);
   const FleetTotals& totals = fleet.totals;
   fragmentation_ = Fragmentation(mix);
   fragmentation_scale_ = mix.total > 0 ? double{kScale} / static_cast<double>(mix.total) : 0;
@@ -161,6 +163,7 @@ int64_t HeddlePolicy::worth(const StateView& state) const {
 }
 
 int64_t HeddlePolicy::value(const StateView& state) {
+  if (!knows_) return best_fit_->value(state);
   int64_t total = 0;
   for (int i = 0; i < state.count; ++i) total += state.cards[i];
   if (total == 0) return 0;
@@ -170,6 +173,7 @@ int64_t HeddlePolicy::value(const StateView& state) {
 }
 
 Way HeddlePolicy::cheapest(const StateView& state, int64_t value, const Request& request) {
+  if (!knows_) return best_fit_->cheapest(state, value, request);
   int64_t total = -request.card_milli();
   for (int i = 0; i < state.count; ++i) total += state.cards[i];
   if (total == 0) return {to_cost(-value), 0};
@@ -193,7 +197,7 @@ Way HeddlePolicy::cheapest(const StateView& state, int64_t value, const Request&
 }
 
 Cost HeddlePolicy::kind_cost(Kind kind, const Request& request) const {
-  if (kind >= kind_price_.size()) return 0;
+  if (!knows_ || kind >= kind_price_.size()) return 0;
   return to_cost(rounded(kind_price_[kind] * static_cast<double>(request.card_milli())));
 }
 

@@ -16,8 +16,9 @@
 // cards can be used at the mix's ratio of CPU and memory to cards, a weighted harmonic mean
 //   B(s) = 1 / (0.7 / cards + 0.2 / max(1, cpu / kc) + 0.1 / max(1, memory / km)), 0 without idle cards
 // with kc = 0.7 * (CPU asked) / (card milli asked) in the mix, km the same with memory. So CPU costs most where idle
-// cards per idle CPU are many, and nothing where all cards are taken. Before anything is known of the mix F and H are 0
-// and kc, km are the fleet's own ratios.
+// cards per idle CPU are many, and nothing where all cards are taken. Where nobody asks for cards kc and
+// km are the fleet's own ratios. Before anything is known of the mix, the cost is that of best fit: on a small fleet
+// that is most of its life.
 #pragma once
 
 #include <array>
@@ -47,6 +48,9 @@ class HeddlePolicy final : public Policy {
   // 8 * H + R in cost units.
   [[nodiscard]] int64_t worth(const StateView& state) const;
 
+  // While nothing is known of the mix.
+  std::unique_ptr<Policy> best_fit_ = make_policy(PolicyName::kBestFit);
+  bool knows_ = false;
   Fragmentation fragmentation_;
   double fragmentation_scale_ = 0;               // from weighted milli to cost units
   std::array<int32_t, kWholeCard + 1> worth_{};  // 8 * h in cost units

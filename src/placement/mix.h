@@ -49,10 +49,10 @@ Mix most_frequent(const Mix& mix, int percent);
 class MixLearner {
  public:
   static constexpr int64_t kMemory = 65536;
-  static constexpr int64_t kFirst = 32;
+  static constexpr int64_t kFirst = 4;
 
-  // Counts one arrival. True when enough came for a new estimate to be worth its cost: after 32 arrivals, then each
-  // time when they have grown by half, and by 32 at least.
+  // Counts one arrival. True when enough came for a new estimate to be worth its cost: after 4 arrivals, then each
+  // time when they have grown by half, and by 4 at least.
   bool add(RequestId id);
   [[nodiscard]] Mix mix(const RequestTable& requests) const;
 

@@ -55,6 +55,29 @@ TEST(HeddlePolicy, RoomsAreWorthMoreWhenTheyAreRare) {
   EXPECT_NEAR(static_cast<double>(worth(0, 32) - base), room(3), 2);
 }
 
+// On a small fleet few pods ever come: until a mix is known the policy must not be worse than best fit.
+TEST(HeddlePolicy, IsBestFitUntilAMixIsKnown) {
+  const auto fill = [](PolicyName name) {
+    Placer placer({name, std::nullopt, 0});
+    for (const int64_t cpu : {16000, 32000, 64000}) {
+      if (!placer.nodes().add(node(cpu, {1000, 1000, 1000, 1000}))) return std::vector<std::optional<Choice>>();
+    }
+    SeededRandom random(5);
+    std::vector<std::optional<Choice>> choices;
+    for (int i = 0; i < MixLearner::kFirst - 1; ++i) {
+      const RequestId id = placer.intern(
+          {1000 * static_cast<int64_t>(1 + random.below(4)), kGib, 1, random.below(2) == 0 ? 300 : 1000, {}});
+      placer.arrive(id);
+      choices.push_back(placer.choose(id));
+      if (choices.back() && !placer.take(id, *choices.back())) choices.clear();
+    }
+    return choices;
+  };
+  const auto choices = fill(PolicyName::kHeddle);
+  ASSERT_EQ(choices.size(), static_cast<size_t>(MixLearner::kFirst - 1));
+  EXPECT_EQ(choices, fill(PolicyName::kBestFit));
+}
+
 TEST(Placer, TakesTheLowestNodeAndCardOfEquals) {
   for (const PolicyName name : {PolicyName::kHeddle, PolicyName::kFgd, PolicyName::kBestFit}) {
     Placer placer({name, std::nullopt, 0});
