@@ -14,10 +14,14 @@
 #include <random>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/file.h"
+#include "base/unique_fd.h"
 #include "dra_v1.grpc.pb.h"
 #include "dra_v1beta1.grpc.pb.h"
 #include "fake_api.h"
+#include "guard/files.h"
+#include "guard/layout.h"
 #include "health_v1.grpc.pb.h"
 #include "registration_v1.grpc.pb.h"
 
@@ -278,6 +282,32 @@ TEST_F(AgentTest, TaintsCardsThatADevicePluginServesAndRefusesThem) {
   EXPECT_EQ(taints(0), (std::vector<std::string>{"heddle.dev/managed", "heddle.dev/foreign-owner"}));
   put_claim("u1", "1Gi", 10);
   EXPECT_NE(prepare({"u1"}).claims().at("u1").error(), "");
+}
+
+TEST_F(AgentTest, LendsAnIdleShareAndAgainAfterAKillUnlessSharesAreStrict) {
+  put_claim("u1", "3000Mi", 30);
+  put_claim("u2", "4000Mi", 50);
+  const std::string folder = dir_ + "/state/claims/u1/gpu";
+  // u1 asks for its card; how much of it it may use then, 0 when nothing was said lately.
+  const auto lent = [&] {
+    const int64_t now = SystemClock().monotonic_nanos();
+    const UniqueFd fd(::open((folder + "/usage").c_str(), O_WRONLY | O_CLOEXEC));
+    const off_t at = offsetof(heddle_guard_usage, devices) + offsetof(heddle_guard_device_usage, want_ns);
+    EXPECT_EQ(::pwrite(fd.get(), &now, sizeof(now), at), 8);
+    return guard::hint_in(read_file(folder + "/limits").value_or(""), 0, now).rate;
+  };
+  start();
+  EXPECT_EQ(prepare({"u1", "u2"}).claims().at("u2").error(), "");
+  EXPECT_TRUE(eventually([&] { return lent() == 0.8; }));
+  EXPECT_EQ(unprepare("u2"), "");
+  EXPECT_TRUE(eventually([&] { return lent() == 0; })) << "alone on its card";
+  EXPECT_EQ(prepare({"u2"}).claims().at("u2").error(), "");
+  stop(SIGKILL);
+  start("two");
+  EXPECT_TRUE(eventually([&] { return lent() == 0.8; }));
+  stop(SIGTERM);
+  start("strict", {"--strict-shares"});
+  EXPECT_TRUE(eventually([&] { return lent() == 0; }));
 }
 
 TEST_F(AgentTest, RegistersAsTheKubeletExpects) {
