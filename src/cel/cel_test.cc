@@ -231,6 +231,36 @@ TEST(Cel, PatternsThatAreNotRegularExpressions) {
             "error: Illegal regex: error parsing regexp: missing closing ): `(accelerator.heddle.dev`");
 }
 
+TEST(Cel, LiteralsHaveOneTypeButInFormat) {
+  EXPECT_EQ(outcome("'%s %d'.format([device.driver, 1]) != ''"), "true");
+  EXPECT_EQ(outcome("'%s'.format([[1, 'a', {1: 'b', 'c': 2}]]) != ''"), "true");
+  EXPECT_EQ(outcome("[1, 'a'] == []"), "compile: compilation failed: expected type 'int' but found 'string' at 1:5");
+  EXPECT_EQ(outcome("{1: 2, 'a': 3} == {}"),
+            "compile: compilation failed: expected type 'int' but found 'string' at 1:8");
+  EXPECT_EQ(outcome("{1: 2, 2: 'a'} == {}"),
+            "compile: compilation failed: expected type 'int' but found 'string' at 1:11");
+  EXPECT_EQ(outcome("[1, device.attributes['a'].b] == []"),
+            "compile: compilation failed: expected type 'int' but found 'dyn' at 1:27");
+  EXPECT_EQ(outcome("[?optional.of(1), 2] == [1, 2]"), "true");
+}
+
+TEST(Cel, ALeadingDotLeavesTheVariablesOfMacros) {
+  EXPECT_EQ(outcome("[1].exists(device, .device.driver == 'accelerator.heddle.dev' && device == 1)"), "true");
+  EXPECT_EQ(outcome("[0].exists(x, .x == 1)"),
+            "compile: compilation failed: undeclared reference to 'x' (in container '') at 1:16");
+}
+
+TEST(Cel, EstimatesAreUpstreams) {
+  const Environment environment;
+  const auto estimate = [&](std::string_view expression) {
+    return Program::estimate(expression, environment).value_or(CostEstimate{});
+  };
+  EXPECT_EQ(estimate("device.driver == 'a'"), (CostEstimate{3, 3}));
+  EXPECT_EQ(estimate("device.driver + device.driver == device.driver"), (CostEstimate{7, 26}));
+  EXPECT_EQ(estimate("device.attributes.all(a, device.attributes.all(b, a == b))").max, 12'483U);
+  EXPECT_EQ(estimate("device.attributes['a'].l.exists(x, x == 1)").max, 389U);
+}
+
 TEST(Cel, AStoredExpressionMayBeLongerThanTheApiServerTakes) {
   EXPECT_EQ(outcome("'" + std::string(99'990, 'x') + "' != ''"), "true");
   EXPECT_EQ(outcome("'" + std::string(100'000, 'x') + "' != ''"),

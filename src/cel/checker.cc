@@ -32,6 +32,7 @@ class Checker {
     HEDDLE_CHECK_OK(check(*tree.root));
     for (Node& node : tree.nodes)
       if (node.type != nullptr) node.type = substitute(substitution_, node.type, Unbound::kToDyn, types_);
+    HEDDLE_CHECK_OK(check_literals(*tree.root));
     return tree.root->type;
   }
 
@@ -80,12 +81,16 @@ class Checker {
   [[nodiscard]] const Type* find_variable(std::string_view name) const {
     for (auto it = scope_.rbegin(); it != scope_.rend(); ++it)
       if (it->name == name) return it->type;
+    return find_global(name);
+  }
+
+  [[nodiscard]] const Type* find_global(std::string_view name) const {
     if (name == "device") return environment_.device_type();
     return environment_.find_type_name(name);
   }
 
   Result<void> check_ident(Node& node) {
-    node.type = find_variable(node.text);
+    node.type = node.absolute ? find_global(node.text) : find_variable(node.text);
     if (node.type == nullptr) return undeclared(node, node.text);
     return {};
   }
@@ -172,6 +177,7 @@ class Checker {
       if (overload.member != node.member) continue;
       Overload fresh = instantiate(overload);
       if (!assignable_all(substitution_, arguments, fresh.parameters)) continue;
+      node.overloads.push_back(&overload);
       const Type* type = resolved(fresh.result);
       if (result == nullptr) {
         result = type;
@@ -229,11 +235,36 @@ class Checker {
                  fmt::format("found no matching overload for '{}' applied to {}", display_name(node.text), applied));
   }
 
-  Result<const Type*> join(const Node& node, const Type* previous, const Type* current) {
+  const Type* join(const Type* previous, const Type* current) {
     if (previous == nullptr) return current;
-    if (assignable(substitution_, previous, current)) return most_general(previous, current);
-    return error(node, fmt::format("expected type '{}' but found '{}'", type_text(*resolved(previous)),
-                                   type_text(*resolved(current))));
+    return assignable(substitution_, previous, current) ? most_general(previous, current) : basic(TypeKind::kDyn);
+  }
+
+  // What stands in one list or map literal must be of one type, but for the arguments of format().
+  Result<void> check_literals(const Node& node) {
+    const bool format = node.kind == NodeKind::kCall && node.text == "format";
+    if (format) ++within_format_;
+    for (const Node* child : node.children) HEDDLE_CHECK_OK(check_literals(*child));
+    if (format) --within_format_;
+    if (within_format_ > 0) return {};
+    if (node.kind == NodeKind::kList) return check_one_type(node, 0, 1);
+    if (node.kind != NodeKind::kMap) return {};
+    HEDDLE_CHECK_OK(check_one_type(node, 0, 2));
+    return check_one_type(node, 1, 2);
+  }
+
+  Result<void> check_one_type(const Node& literal, size_t first, size_t stride) const {
+    const Type* expected = nullptr;
+    for (size_t i = first; i < literal.children.size(); i += stride) {
+      const Node& child = *literal.children[i];
+      const bool value = stride == 1 || i % 2 == 1;
+      const Type* inner = value && literal.optional[i / stride] ? optional_inner(*child.type) : nullptr;
+      const Type* type = inner == nullptr ? child.type : inner;
+      if (expected == nullptr) expected = type;
+      if (same(*expected, *type)) continue;
+      return error(child, fmt::format("expected type '{}' but found '{}'", type_text(*expected), type_text(*type)));
+    }
+    return {};
   }
 
   Result<const Type*> element_type(Node& node, bool optional) {
@@ -249,7 +280,7 @@ class Checker {
     for (size_t i = 0; i < node.children.size(); ++i) {
       HEDDLE_CHECK_OK(check(*node.children[i]));
       HEDDLE_TRY(const Type* type, element_type(*node.children[i], node.optional[i]));
-      HEDDLE_TRY(element, join(*node.children[i], element, type));
+      element = join(element, type);
     }
     node.type = types_.list(element == nullptr ? new_variable() : element);
     return {};
@@ -260,10 +291,10 @@ class Checker {
     const Type* value = nullptr;
     for (size_t i = 0; i < node.children.size(); i += 2) {
       HEDDLE_CHECK_OK(check(*node.children[i]));
-      HEDDLE_TRY(key, join(*node.children[i], key, node.children[i]->type));
+      key = join(key, node.children[i]->type);
       HEDDLE_CHECK_OK(check(*node.children[i + 1]));
       HEDDLE_TRY(const Type* type, element_type(*node.children[i + 1], node.optional[i / 2]));
-      HEDDLE_TRY(value, join(*node.children[i + 1], value, type));
+      value = join(value, type);
     }
     node.type = types_.map(key == nullptr ? new_variable() : key, value == nullptr ? new_variable() : value);
     return {};
@@ -326,6 +357,7 @@ class Checker {
   Substitution substitution_;
   std::vector<Variable> scope_;
   int next_variable_ = 0;
+  int within_format_ = 0;
 };
 
 }  // namespace

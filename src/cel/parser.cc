@@ -271,6 +271,7 @@ class Parser {
     if (size_t length = message_name_length(); length > 0) return message(token, length);
     Node* node = tree_.make(NodeKind::kIdent, token.offset);
     node->text = token.text;
+    node->absolute = leading_dot;
     return node;
   }
 

@@ -65,7 +65,7 @@ class Planner {
 
   void plan_ident(Node& node) {
     for (auto it = scopes_.rbegin(); it != scopes_.rend(); ++it) {
-      if (it->name != node.text) continue;
+      if (node.absolute || it->name != node.text) continue;
       node.slot = it->slot;
       return;
     }
@@ -147,8 +147,8 @@ Result<void> check_output(const Type& type, Purpose purpose) {
 Program::Program() = default;
 Program::~Program() = default;
 
-Result<std::shared_ptr<const Program>> Program::compile(std::string_view expression, const Environment& environment,
-                                                        Purpose purpose) {
+Result<std::shared_ptr<Program>> Program::checked(std::string_view expression, const Environment& environment,
+                                                  Purpose purpose) {
   std::shared_ptr<Program> program(new Program());
   program->expression_ = expression;
   auto explain = [](Error error) {
@@ -159,8 +159,20 @@ Result<std::shared_ptr<const Program>> Program::compile(std::string_view express
   auto type = check(program->tree_, environment, program->types_, program->expression_);
   if (!type) return explain(std::move(type).error());
   HEDDLE_CHECK_OK(check_output(**type, purpose));
+  return program;
+}
+
+Result<std::shared_ptr<const Program>> Program::compile(std::string_view expression, const Environment& environment,
+                                                        Purpose purpose) {
+  HEDDLE_TRY(std::shared_ptr<Program> program, checked(expression, environment, purpose));
+  for (Node& node : program->tree_.nodes) node.overloads = {};  // the environment may not live as long
   HEDDLE_CHECK_OK(Planner(*program).run());
   return program;
+}
+
+Result<CostEstimate> Program::estimate(std::string_view expression, const Environment& environment, Purpose purpose) {
+  HEDDLE_TRY(const auto program, checked(expression, environment, purpose));
+  return estimate_cost(program->tree_);
 }
 
 Evaluator::Evaluator(uint64_t cost_limit) : cost_limit_(cost_limit) {}

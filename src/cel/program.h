@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "cel/arena.h"
+#include "cel/cost.h"
 #include "cel/device.h"
 #include "cel/environment.h"
 #include "cel/syntax.h"
@@ -33,6 +34,10 @@ class Program {
   static Result<std::shared_ptr<const Program>> compile(std::string_view expression, const Environment& environment,
                                                         Purpose purpose = Purpose::kSelector);
 
+  // What upstream estimates that the expression costs, at least and at most. Errors: as compile(), of syntax and types.
+  static Result<CostEstimate> estimate(std::string_view expression, const Environment& environment,
+                                       Purpose purpose = Purpose::kSelector);
+
   [[nodiscard]] const std::string& expression() const { return expression_; }
   [[nodiscard]] const Node& root() const { return *tree_.root; }
   [[nodiscard]] int slots() const { return slots_; }
@@ -40,6 +45,8 @@ class Program {
  private:
   friend class Planner;
   Program();
+  static Result<std::shared_ptr<Program>> checked(std::string_view expression, const Environment& environment,
+                                                  Purpose purpose);
 
   std::string expression_;
   SyntaxTree tree_;

@@ -27,12 +27,14 @@ enum class NodeKind : uint8_t {
 };
 
 struct FunctionEntry;
+struct Overload;
 class Pattern;
 
 struct Node {
   NodeKind kind = NodeKind::kConstant;
   uint32_t offset = 0;  // bytes from the start of the expression
   bool member = false;
+  bool absolute = false;         // of an identifier: written ".x", which no variable of a macro hides
   bool append_in_place = false;  // a macro's accumulator + element: nobody else sees the accumulator
   std::string text;
   std::string iter_var, iter_var2, accu_var;
@@ -41,6 +43,7 @@ struct Node {
   std::vector<bool> optional;
 
   const Type* type = nullptr;               // by the checker
+  std::vector<const Overload*> overloads;   // by the checker, for calls: of the environment, those that may be meant
   const FunctionEntry* function = nullptr;  // by the planner, for calls
   const Pattern* pattern = nullptr;         // by the planner: the second argument, when it is a constant pattern
   int slot = -1;                            // by the planner: of an identifier; -1 is the device or a type name

@@ -93,7 +93,8 @@ struct DeviceUse {
   std::vector<Holder> holders;
 };
 
-// Whether this version understands a selector of a class or a request. Errors: kInvalidArgument, kUnsupported.
+// Whether the API server and this version take a selector of a class or a request: it compiles, is not too long, and
+// cannot cost too much. Errors: kInvalidArgument, kUnsupported.
 Result<void> check_selector(std::string_view expression);
 
 class State {

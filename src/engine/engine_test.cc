@@ -272,6 +272,18 @@ TEST(CheckSelector, IsAsLongAsTheApiServerAllows) {
   EXPECT_NE(longer.error().message.find("10241 bytes"), std::string::npos) << longer.error().message;
 }
 
+TEST(CheckSelector, MayCostAsMuchAsTheApiServerAllows) {
+  EXPECT_TRUE(check_selector("device.attributes.all(a, device.attributes.all(b, a != b || a == b))"));
+  const auto deep = check_selector(
+      "device.attributes.all(a, device.attributes.all(b, device.attributes.all(c, device.attributes.all(d, a == d))))");
+  ASSERT_FALSE(deep);
+  EXPECT_NE(deep.error().message.find("too complex: it may cost"), std::string::npos) << deep.error().message;
+  const auto unbounded =
+      check_selector("device.capacity['a'].all(k, device.attributes[k].x.split(',').all(y, y.matches(k)))");
+  ASSERT_FALSE(unbounded);
+  EXPECT_NE(unbounded.error().message.find("any amount"), std::string::npos) << unbounded.error().message;
+}
+
 TEST_F(EngineTest, PlainResourcesOfTheNodeCount) {
   add_node("node-1", 4);
   add_node("node-2", 4);

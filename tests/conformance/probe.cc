@@ -1,16 +1,18 @@
-// Answers what the Go tests ask about numbers, one JSON object a line on stdin and stdout: quantities, versions, and
-// what requests take of a capacity. For tests/conformance only.
+// Answers what the Go tests ask, one JSON object a line on stdin and stdout: quantities, versions, what requests take
+// of a capacity, and what selectors may cost. For tests/conformance only.
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "allocator/capacity.h"
 #include "base/quantity.h"
 #include "base/semver.h"
+#include "cel/program.h"
 #include "codec/codec.h"
 
 namespace {
 
 namespace allocator = heddle::allocator;
+namespace cel = heddle::cel;
 using heddle::Quantity;
 using heddle::Semver;
 using Json = nlohmann::json;
@@ -100,6 +102,20 @@ Json violates(const Json& question) {
           {"milli", range && allocator::counts_in_milli(*policy->valid_range, features)}};
 }
 
+// "expression", "new": as at admission, with the gates "capacity" and "lists". What it may cost.
+Json estimate(const Json& question) {
+  const bool at_admission = question.value("new", false);
+  const cel::Environment environment({.mode = at_admission ? cel::Mode::kNew : cel::Mode::kStored,
+                                      .consumable_capacity = question.value("capacity", true),
+                                      .list_attributes = question.value("lists", false)});
+  const auto expression = question.at("expression").get<std::string>();
+  const auto program = cel::Program::compile(expression, environment);
+  if (!program) return error(program.error());
+  const auto cost = cel::Program::estimate(expression, environment);
+  if (!cost) return error(cost.error());
+  return {{"min", cost->min}, {"max", cost->max}};
+}
+
 Json answer(const Json& question) {
   const auto op = question.at("op").get<std::string>();
   if (op == "quantity") return quantity(question);
@@ -108,6 +124,7 @@ Json answer(const Json& question) {
   if (op == "versions") return versions(question);
   if (op == "consume") return consume(question);
   if (op == "violates") return violates(question);
+  if (op == "estimate") return estimate(question);
   return {{"error", "unknown op " + op}};
 }
 
