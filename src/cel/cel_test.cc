@@ -250,6 +250,33 @@ TEST(Cel, ALeadingDotLeavesTheVariablesOfMacros) {
             "compile: compilation failed: undeclared reference to 'x' (in container '') at 1:16");
 }
 
+TEST(Cel, WhatHasNoFieldsHasNotThisOne) {
+  EXPECT_EQ(outcome("!has(dyn(1).x)"), "true");
+  EXPECT_EQ(outcome("dyn(1).x == 2"), "error: no such overload");
+}
+
+TEST(Cel, PlacesBeyondTheTextAreNoErrors) {
+  EXPECT_EQ(outcome("'tacocat'.indexOf('', 30) == 7 && 'tacocat'.lastIndexOf('', 30) == 7"), "true");
+  EXPECT_EQ(outcome("'tacocat'.indexOf('t', 7) == -1 && 'tacocat'.indexOf('t', 30) == -1"), "true");
+  EXPECT_EQ(outcome("'tacocat'.lastIndexOf('t', 7) == -1 && 'tacocat'.lastIndexOf('t', 6) == 6"), "true");
+  EXPECT_EQ(outcome("'tacocat'.lastIndexOf('t') == 6 && 'tacocat'.lastIndexOf('at', 6) == 5"), "true");
+  EXPECT_EQ(outcome("'tacocat'.indexOf('t', -1) == 0"), "error: index out of range: -1");
+}
+
+// A list of constants is made once: macros that add to it must not change it for the next evaluation.
+TEST(Cel, ConstantListsStayAsTheyAre) {
+  const Environment environment;
+  const auto program = Program::compile(
+      "[[1, 2].map(x, x + 1), [3].map(x, x)] == [[2, 3], [3]] && {1: [2]}.transformMap(k, v, v) == {1: [2]} && "
+      "cel.bind(l, [1], (l + [2]).size() == 2 && l.size() == 1)",
+      environment);
+  ASSERT_TRUE(program);
+  const model::Device device = test_device();
+  const DeviceView view(device, "d");
+  Evaluator evaluator;
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(evaluator.matches(**program, view).value_or(false)) << i;
+}
+
 TEST(Cel, EstimatesAreUpstreams) {
   const Environment environment;
   const auto estimate = [&](std::string_view expression) {

@@ -60,7 +60,7 @@ Estimate sized(Span cost, Span result) {
 class CallEstimator {
  public:
   CallEstimator(const Node& node, const Overload* overload, const CallParts& parts)
-      : node_(node), overload_(overload), parts_(parts), name_(node.text) {}
+      : overload_(overload), parts_(parts), name_(node.text) {}
 
   CallCost run() {
     for (const auto method : {&CallEstimator::lists, &CallEstimator::kubernetes}) {
@@ -313,7 +313,6 @@ class CallEstimator {
     return only(Span{smaller > 0 ? uint64_t{1} : 0, smaller}.scaled(kTraversal));
   }
 
-  const Node& node_;
   const Overload* overload_;
   const CallParts& parts_;
   std::string_view name_;

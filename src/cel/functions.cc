@@ -48,7 +48,7 @@ namespace {
 
 constexpr double kTraversal = 0.1;
 constexpr double kRegexFactor = 0.25;
-constexpr double kLongRegex = 1000;
+constexpr double kLongRegex = 60;  // of a named format
 
 double size_of(const Value& value) {
   return static_cast<double>(value_size(value));

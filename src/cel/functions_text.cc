@@ -66,9 +66,10 @@ Value index_of(Evaluation& e, Args args) {
   if (!strings(args.first(2)) || (args.size() == 3 && !args[2].is(Kind::kInt))) return e.no_overload();
   std::string_view text = args[0].as_text();
   int64_t start = args.size() == 3 ? args[2].as_int() : 0;
-  if (args[1].as_text().empty()) return Value::integer(start);
-  size_t from = start < 0 ? std::string_view::npos : byte_offset(text, start);
-  if (from == std::string_view::npos) return out_of_range(e, start);
+  if (start < 0) return out_of_range(e, start);
+  if (args[1].as_text().empty()) return Value::integer(std::min(start, code_points(text)));
+  size_t from = byte_offset(text, start);
+  if (from == std::string_view::npos) return Value::integer(-1);
   size_t at = text.find(args[1].as_text(), from);
   return Value::integer(at == std::string_view::npos ? -1 : code_points(text.substr(0, at)));
 }
@@ -77,10 +78,12 @@ Value last_index_of(Evaluation& e, Args args) {
   if (args[0].is(Kind::kList)) return list_last_index_of(e, args);
   if (!strings(args.first(2)) || (args.size() == 3 && !args[2].is(Kind::kInt))) return e.no_overload();
   std::string_view text = args[0].as_text();
-  int64_t last = args.size() == 3 ? args[2].as_int() : code_points(text);
-  if (args[1].as_text().empty()) return Value::integer(last);
-  size_t from = last < 0 ? std::string_view::npos : byte_offset(text, last);
-  if (from == std::string_view::npos) return out_of_range(e, last);
+  const int64_t length = code_points(text);
+  int64_t last = args.size() == 3 ? args[2].as_int() : length;
+  if (last < 0) return out_of_range(e, last);
+  if (args[1].as_text().empty()) return Value::integer(std::min(last, length));
+  if (args.size() == 3 && last >= length) return Value::integer(-1);  // as upstream, not the last place of all
+  size_t from = byte_offset(text, last);
   size_t at = text.rfind(args[1].as_text(), from);
   return Value::integer(at == std::string_view::npos ? -1 : code_points(text.substr(0, at)));
 }

@@ -101,7 +101,7 @@ Value Interpreter::has(const Node& node) {
   }
   if (operand.is(Kind::kDevice)) return Value::boolean(!device_->field(node.text).is_error());
   if (operand.is(Kind::kMap)) return Value::boolean(operand.as_map().find(Value::string(node.text)) != nullptr);
-  return evaluation_.no_overload();
+  return operand.is(Kind::kList) ? evaluation_.no_overload() : Value::boolean(false);  // a number has no fields
 }
 
 Value Interpreter::index(const Value& operand, const Value& key) {
@@ -199,7 +199,7 @@ Value Interpreter::strict_call(const Node& node) {
   std::span<const Value> args(arguments.data(), count);
   Value result = node.pattern == nullptr ? node.function->run(evaluation_, args)
                                          : node.function->run_pattern(evaluation_, *node.pattern, args);
-  evaluation_.charge(call_cost(node.function->cost, args, result));
+  if (!node.uncharged) evaluation_.charge(call_cost(node.function->cost, args, result));
   return result;
 }
 
@@ -286,7 +286,7 @@ Value Interpreter::map(const Node& node) {
     if (made->find(key) != nullptr) return evaluation_.error("Failed with repeated key");
     if (!made->append(key, value, evaluation_.arena())) return out_of_memory();
   }
-  evaluation_.charge(kMapCost);
+  if (!node.children.empty()) evaluation_.charge(kMapCost);
   return Value::map(made);
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cel/checker.h"
 #include "cel/interpreter.h"
 
@@ -39,6 +41,7 @@ class Planner {
     if (node.kind == NodeKind::kComprehension) return plan_comprehension(node);
     HEDDLE_CHECK_OK(check_pattern_literal(node));
     for (Node* child : node.children) HEDDLE_CHECK_OK(plan(*child));
+    if (node.kind == NodeKind::kList || node.kind == NodeKind::kMap) fold_literal(node);
     if (node.kind == NodeKind::kIdent) plan_ident(node);
     if (node.kind == NodeKind::kCall) return plan_call(node);
     return {};
@@ -52,6 +55,36 @@ class Planner {
     if (Pattern::compile(literal.constant.as_text())) return {};
     return fail(Code::kInvalidArgument, fmt::format("compilation failed: invalid matches argument at {}",
                                                     location_text(program_.expression_, literal.offset)));
+  }
+
+  static bool all_constant(const Node& node) {
+    return std::all_of(node.children.begin(), node.children.end(),
+                       [](const Node* child) { return child->kind == NodeKind::kConstant; });
+  }
+
+  Value evaluate_now(const Node& node) {
+    std::vector<Value> no_slots;
+    Evaluation evaluation(program_.folded_, kRuntimeCostLimit);
+    return Interpreter(evaluation, nullptr, no_slots).evaluate(node);
+  }
+
+  // Lists and maps of constants are made once, and cost nothing. An empty map stays: a macro may fill it in place.
+  void fold_literal(Node& node) {
+    const bool optional = std::find(node.optional.begin(), node.optional.end(), true) != node.optional.end();
+    if (optional || !all_constant(node) || (node.kind == NodeKind::kMap && node.children.empty())) return;
+    const Value value = evaluate_now(node);
+    if (value.is_error()) return;  // such as a repeated key: it may never be reached
+    node.kind = NodeKind::kConstant;
+    node.constant = value;
+  }
+
+  // Upstream looks into a constant list of plain values without counting.
+  static bool is_set(const Node& node) {
+    if (node.kind != NodeKind::kConstant || !node.constant.is(Kind::kList)) return false;
+    const List& list = node.constant.as_list();
+    return std::all_of(list.items, list.items + list.size, [](const Value& item) {
+      return item.is(Kind::kString) || item.is(Kind::kBool) || item.is_number();
+    });
   }
 
   Result<void> plan_pattern(Node& node) {
@@ -79,12 +112,9 @@ class Planner {
     if (node.function == nullptr)
       return fail(Code::kInternal, fmt::format("function '{}' has no implementation", node.text));
     if (node.function->run_pattern != nullptr) return plan_pattern(node);
-    if (!foldable(node.text)) return {};
-    for (const Node* child : node.children)
-      if (child->kind != NodeKind::kConstant) return {};
-    std::vector<Value> no_slots;
-    Evaluation evaluation(program_.folded_, kRuntimeCostLimit);
-    Value value = Interpreter(evaluation, nullptr, no_slots).evaluate(node);
+    if (node.text == "@in") node.uncharged = is_set(*node.children[1]);
+    if (!foldable(node.text) || !all_constant(node)) return {};
+    const Value value = evaluate_now(node);
     bool literal = node.text == "duration" || node.text == "timestamp";
     if (value.is_error() && literal)
       return fail(Code::kInvalidArgument, fmt::format("compilation failed: invalid {} argument at {}", node.text,

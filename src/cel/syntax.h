@@ -35,6 +35,7 @@ struct Node {
   uint32_t offset = 0;  // bytes from the start of the expression
   bool member = false;
   bool absolute = false;         // of an identifier: written ".x", which no variable of a macro hides
+  bool uncharged = false;        // by the planner: a call that costs nothing
   bool append_in_place = false;  // a macro's accumulator + element: nobody else sees the accumulator
   std::string text;
   std::string iter_var, iter_var2, accu_var;

@@ -25,7 +25,7 @@ class EngineTest : public testing::Test {
     state_.upsert_slice(test::make_slice(name, cards, memory));
   }
 
-  Outcome place(PlacementRequest request) {
+  Outcome place(const PlacementRequest& request) {
     auto outcome = state_.place(request, random_);
     EXPECT_TRUE(outcome.has_value()) << outcome.error().text();
     return outcome ? *std::move(outcome) : Outcome(Waiting{});

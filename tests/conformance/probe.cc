@@ -102,6 +102,21 @@ Json violates(const Json& question) {
           {"milli", range && allocator::counts_in_milli(*policy->valid_range, features)}};
 }
 
+// "expression" against "device", of "driver": what it evaluates to and what that was charged.
+Json evaluate(const Json& question) {
+  const cel::Environment environment;
+  const auto program = cel::Program::compile(question.at("expression").get<std::string>(), environment);
+  if (!program) return error(program.error());
+  const auto device = heddle::codec::parse_device(question.at("device").dump());
+  if (!device) return error(device.error());
+  const auto driver = question.at("driver").get<std::string>();
+  const cel::DeviceView view(*device, driver);
+  cel::Evaluator evaluator;
+  const auto matched = evaluator.matches(**program, view);
+  if (!matched) return error(matched.error());
+  return {{"matches", *matched}, {"cost", evaluator.last_cost()}};
+}
+
 // "expression", "new": as at admission, with the gates "capacity" and "lists". What it may cost.
 Json estimate(const Json& question) {
   const bool at_admission = question.value("new", false);
@@ -125,6 +140,7 @@ Json answer(const Json& question) {
   if (op == "consume") return consume(question);
   if (op == "violates") return violates(question);
   if (op == "estimate") return estimate(question);
+  if (op == "evaluate") return evaluate(question);
   return {{"error", "unknown op " + op}};
 }
 

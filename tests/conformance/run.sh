@@ -60,7 +60,7 @@ for source in github.com/google/cel-go/{checker,ext,interpreter} k8s.io/apiserve
   folder=$(go list -f '{{.Dir}}' "$source" 2>/dev/null) || folder=
   [ -z "$folder" ] || HEDDLE_CEL_SOURCES+=" $folder"
 done
-run "selectors" ./cel/ -run '^TestHeddle(CEL|Selectors|Estimates)$'
+run "selectors" ./cel/ -run '^TestHeddle(CEL|Selectors|Estimates|Evaluations)$'
 cd "$here/mig"
 CGO_CFLAGS=-w run "MIG tables" .
 # Cases are the second level of names, and all below in the table for consumable capacity.

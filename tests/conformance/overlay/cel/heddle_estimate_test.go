@@ -2,6 +2,7 @@ package cel
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/google/cel-go/checker"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/utils/ptr"
 )
@@ -131,10 +134,16 @@ type estimateAnswer struct {
 }
 
 func (p probe) estimate(t *testing.T, expression string, features Features, env environment.Type) estimateAnswer {
-	question, err := json.Marshal(map[string]any{
+	var answer estimateAnswer
+	p.ask(t, map[string]any{
 		"op": "estimate", "expression": expression, "new": env == environment.NewExpressions,
 		"capacity": features.EnableConsumableCapacity, "lists": features.EnableListTypeAttributes,
-	})
+	}, &answer)
+	return answer
+}
+
+func (p probe) ask(t *testing.T, asked map[string]any, answer any) {
+	question, err := json.Marshal(asked)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,11 +154,9 @@ func (p probe) estimate(t *testing.T, expression string, features Features, env 
 	if err != nil {
 		t.Fatal(err)
 	}
-	var answer estimateAnswer
-	if err := json.Unmarshal(line, &answer); err != nil {
+	if err := json.Unmarshal(line, answer); err != nil {
 		t.Fatal(err)
 	}
-	return answer
 }
 
 // upstreamEstimate compiles as the API server does. False: it does not compile.
@@ -204,5 +211,56 @@ func TestHeddleEstimates(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestHeddleEvaluations compares what the expressions evaluate to on a device. What an evaluation is charged may differ, but not
+// so much that what upstream allows is stopped here.
+func TestHeddleEvaluations(t *testing.T) {
+	device := resourceapi.Device{
+		AllowMultipleAllocations: ptr.To(true),
+		Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
+			"a/b": {StringValue: ptr.To("c")}, "a/i": {IntValue: ptr.To(int64(3))}, "a/v": {VersionValue: ptr.To("1.2.3")},
+			"a/l": {StringValues: []string{"x", "y"}}, "c/d": {StringValue: ptr.To("e")}, "own": {BoolValue: ptr.To(true)},
+		},
+		Capacity: map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{
+			"a/m": {Value: resource.MustParse("1Gi")}, "a/n": {Value: resource.MustParse("1024Mi")},
+		},
+	}
+	input := Device{Driver: "d.example.com", AllowMultipleAllocations: device.AllowMultipleAllocations, Attributes: device.Attributes, Capacity: device.Capacity}
+	compiler := GetCompiler(Features{EnableConsumableCapacity: true, EnableListTypeAttributes: true})
+	asked := startProbe(t)
+	for name, expressions := range map[string][]string{"own": estimated, "upstream": upstreamExpressions(t)} {
+		t.Run(name, func(t *testing.T) {
+			compared, failing, equal := 0, 0, 0
+			for _, expression := range expressions {
+				result := compiler.CompileCELExpression(expression, Options{})
+				if result.Error != nil {
+					continue
+				}
+				compared++
+				want, details, err := result.DeviceMatches(context.Background(), input)
+				var got struct {
+					Matches bool
+					Cost    uint64
+					Error   string
+				}
+				asked.ask(t, map[string]any{"op": "evaluate", "expression": expression, "device": device, "driver": input.Driver}, &got)
+				switch {
+				case err != nil || got.Error != "":
+					failing++
+					if (err != nil) != (got.Error != "") {
+						t.Errorf("%s\n  upstream %v %v, heddle %v %s", expression, want, err, got.Matches, got.Error)
+					}
+				case want != got.Matches:
+					t.Errorf("%s\n  upstream %v, heddle %v", expression, want, got.Matches)
+				case got.Cost == *details.ActualCost():
+					equal++
+				case got.Cost > 100+2**details.ActualCost():
+					t.Errorf("%s\n  upstream charges %d, heddle %d", expression, *details.ActualCost(), got.Cost)
+				}
+			}
+			t.Logf("%d compared, of which %d fail; %d are charged the same", compared, failing, equal)
+		})
 	}
 }
