@@ -34,7 +34,7 @@ class EngineTest : public testing::Test {
   Outcome place(const std::string& key, const Ask& ask) {
     PlacementRequest request;
     request.claims.push_back(make_claim(key, ask));
-    return place(std::move(request));
+    return place(request);
   }
 
   // Places and remembers; the devices as "node/device", or "waiting" or "infeasible".
