@@ -121,7 +121,8 @@ model::Pod read_pod(const JsonValue& in) {
   pod.phase = status["phase"].text();
   pod.priority = read_priority(spec["priority"]);
   pod.priority_class = spec["priorityClassName"].text();
-  pod.terminating = spec["activeDeadlineSeconds"].integer().has_value();
+  pod.active_deadline = spec["activeDeadlineSeconds"].integer();
+  pod.terminating = pod.active_deadline.has_value();
   pod.scheduling_gates = read_list(spec["schedulingGates"], [](const JsonValue& gate) { return gate["name"].text(); });
   pod.node_selector = spec["nodeSelector"].text_map();
   const JsonValue required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];

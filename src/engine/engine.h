@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -48,6 +49,8 @@ struct PlacementRequest {
   std::optional<std::string> preferred_node;     // nominated by kube-scheduler
   std::vector<std::string> excluded_nodes;       // nodes that failed this pod before
   std::vector<model::VolumeReach> volumes = {};  // of the pod's bound volumes, where they are known
+  std::set<std::string> held_nodes = {};         // room is being made there for other work
+  std::set<std::string> whole_nodes = {};        // this work would break a box there that is guaranteed to others
 };
 
 // Why a pod cannot start now. `code` is a stable word (Capacity, Selector, NodeFit, Excluded, Class, Taint, Quota ...),

@@ -245,6 +245,8 @@ class Explainer {
   // where nothing else explains the waiting.
   void add_bars() {
     add_bar(Bar::kExcluded, "Excluded", "failed this pod before and {} tried again later");
+    add_bar(Bar::kHeld, "Held", "{} held for work that others are evicted for");
+    add_bar(Bar::kKeptWhole, "Boxes", "{} kept whole for boxes that queues are guaranteed");
     add_bar(Bar::kCordoned, "NodeFit", "{} marked unschedulable");
     add_bar(Bar::kNotReady, "NodeFit", "{} not ready");
     add_bar(Bar::kTaint, "NodeFit", "{} a taint that the pod does not tolerate");

@@ -59,7 +59,9 @@ Bar Placement::bar_of(const NodeEntry& node) const {
   }
   if (bar != Bar::kNone) return bar;
   const auto& excluded = request.excluded_nodes;
-  return std::find(excluded.begin(), excluded.end(), name) == excluded.end() ? Bar::kNone : Bar::kExcluded;
+  if (std::find(excluded.begin(), excluded.end(), name) != excluded.end()) return Bar::kExcluded;
+  if (request.held_nodes.contains(name)) return Bar::kHeld;
+  return request.whole_nodes.contains(name) ? Bar::kKeptWhole : Bar::kNone;
 }
 
 // An extended resource of a device class, on a node where no device plugin serves it: kube-scheduler allocates devices.

@@ -51,6 +51,8 @@ enum class Bar {
   kCordoned,
   kNotReady,
   kExcluded,
+  kHeld,
+  kKeptWhole,
 };
 
 // True for what no running work and no operator's help on that node would change for this pod.

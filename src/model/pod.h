@@ -59,6 +59,7 @@ struct Pod {
   int32_t priority = 0;
   std::string priority_class;
   bool terminating = false;  // spec.activeDeadlineSeconds is set; not to be confused with meta.deleting
+  std::optional<int64_t> active_deadline = {};  // spec.activeDeadlineSeconds
   std::vector<std::string> scheduling_gates;
   std::map<std::string, std::string> node_selector;
   std::optional<NodeSelector> required_node_affinity;

@@ -165,14 +165,23 @@ size_t Queues::position(const std::string& id, Time now) const {
   const Entry* entry = impl_->find(id);
   if (entry == nullptr || entry->phase != Phase::kWaiting || now < impl_->now) return 0;
   const auto& waiting = impl_->queues[entry->leaf].waiting;
-  const auto place = [&](const Entry& other) {
-    const bool starves = impl_->starving(other);
-    return std::tuple(!starves, starves ? other.spec.submitted.unix_nanos : 0, Impl::leaf_order(other));
-  };
-  const auto own = place(*entry);
+  const auto own = impl_->place(*entry);
   return 1 + static_cast<size_t>(std::count_if(waiting.begin(), waiting.end(), [&](const LeafOrder& other) {
-           return place(impl_->entries.at(std::get<2>(other))) < own;
+           return impl_->place(impl_->entries.at(std::get<2>(other))) < own;
          }));
+}
+
+std::vector<std::string> Queues::waiting(const std::string& queue, Time now) const {
+  const auto leaf = impl_->by_name.find(queue);
+  if (leaf == impl_->by_name.end() || now < impl_->now) return {};
+  std::vector<std::tuple<bool, int64_t, LeafOrder>> places;
+  for (const LeafOrder& entry : impl_->queues[leaf->second].waiting)
+    places.push_back(impl_->place(impl_->entries.at(std::get<2>(entry))));
+  std::sort(places.begin(), places.end());
+  std::vector<std::string> ids;
+  ids.reserve(places.size());
+  for (const auto& place : places) ids.push_back(std::get<2>(std::get<2>(place)));
+  return ids;
 }
 
 }  // namespace heddle::queueing

@@ -144,6 +144,8 @@ class Queues {
   void stay(const std::string& id, Time now);
   // Held, running or leaving -> waiting again, with the time of its submission.
   void requeue(const std::string& id, Time now);
+  // What a waiting one takes, now that its devices are known; its place in the order stays. A pass goes on.
+  void restate(const std::string& id, std::vector<Portion> portions);
   // Ended or withdrawn.
   void remove(const std::string& id, Time now);
 
@@ -174,15 +176,22 @@ class Queues {
                                                       Time now);
   // 1: the next of its leaf. 0: it does not wait.
   [[nodiscard]] size_t position(const std::string& id, Time now) const;
+  // The waiting ones of a leaf in the order of position().
+  [[nodiscard]] std::vector<std::string> waiting(const std::string& queue, Time now) const;
   [[nodiscard]] std::optional<Phase> phase(const std::string& id) const;
   [[nodiscard]] bool entitled(const std::string& id) const;
+  // As an offer of it would say.
+  [[nodiscard]] Amounts keep_intact(const std::string& id) const;
   // Whether it would be entitled if it started now, and these had ended.
   [[nodiscard]] bool would_be_entitled(const std::string& id, const std::vector<std::string>& without = {}) const;
 
   // --- accounts ---
   [[nodiscard]] const std::vector<Meter>& meters() const;
   [[nodiscard]] Amounts usage(const std::string& queue) const;
+  // Of a leaf.
   [[nodiscard]] Amounts entitled_usage(const std::string& queue) const;
+  // Of a leaf: what runs or is held.
+  [[nodiscard]] size_t active(const std::string& queue) const;
   [[nodiscard]] const Workload* workload(const std::string& id) const;
   [[nodiscard]] const Amounts* demand(const std::string& id) const;
   [[nodiscard]] std::map<std::string, PastUsage> past(Time now) const;

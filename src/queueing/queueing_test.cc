@@ -344,6 +344,25 @@ TEST_F(QueuesTest, GuaranteedBoxesAreKeptIntact) {
   EXPECT_THAT(offer->keep_intact, ElementsAre(1, 0));
 }
 
+TEST_F(QueuesTest, AWaitingOneIsRestatedInsideAPass) {
+  make_two();
+  submit(work("w", "a", 1));
+  submit(work("x", "a", 1, 1));
+  EXPECT_THAT(queues_->waiting("a", at(2)), ElementsAre("w", "x"));
+  auto pass = queues_->pass(at(2));
+  ASSERT_EQ(pass.next()->id, "w");
+  queues_->restate("w", work("w", "a", 1000).portions);
+  EXPECT_TRUE(queues_->refusal("w", at(2)).has_value()) << "there are not so many";
+  queues_->restate("w", work("w", "a", 2).portions);
+  EXPECT_FALSE(queues_->refusal("w", at(2)).has_value());
+  queues_->start("w", at(2));
+  EXPECT_EQ(queues_->usage("a")[0], 2 * kCard);
+  queues_->restate("w", work("w", "a", 1).portions);
+  EXPECT_EQ(queues_->usage("a")[0], 2 * kCard) << "it runs";
+  ASSERT_EQ(pass.next()->id, "x");
+  EXPECT_TRUE(queues_->violations().empty());
+}
+
 TEST(ConfigTest, BadTreesAreRefusedByName) {
   struct Case {
     const char* what;

@@ -129,6 +129,25 @@ void Queues::Impl::deactivate(Entry& entry) {
   promote(entry.leaf);
 }
 
+void Queues::Impl::assess(Entry& entry) const {
+  entry.demand = measure(meters, entry.spec.portions);
+  entry.counted_by.clear();
+  entry.cost = 0;
+  for (const Portion& portion : entry.spec.portions) {
+    entry.counted_by.emplace_back();
+    const Amounts alone = measure(meters, {portion});
+    for (size_t m = 0; m < meters.size(); ++m) {
+      if (alone[m] > 0) entry.counted_by.back().push_back(m);
+    }
+    entry.cost += portion.milli_devices;
+  }
+}
+
+std::tuple<bool, int64_t, LeafOrder> Queues::Impl::place(const Entry& entry) const {
+  const bool starves = starving(entry);
+  return {!starves, starves ? entry.spec.submitted.unix_nanos : 0, leaf_order(entry)};
+}
+
 Result<Entry*> Queues::Impl::enter(Workload workload) {
   const std::string field = "workload " + workload.id;
   const auto queue = by_name.find(workload.queue);
@@ -143,14 +162,7 @@ Result<Entry*> Queues::Impl::enter(Workload workload) {
     return fail(Code::kInvalidArgument, "there is no reservation " + workload.reservation, field);
   }
   Entry entry;
-  entry.demand = measure(meters, workload.portions);
   for (const Portion& portion : workload.portions) {
-    entry.counted_by.emplace_back();
-    const Amounts alone = measure(meters, {portion});
-    for (size_t m = 0; m < meters.size(); ++m) {
-      if (alone[m] > 0) entry.counted_by.back().push_back(m);
-    }
-    entry.cost += portion.milli_devices;
     const bool negative =
         portion.milli_devices < 0 || portion.memory_bytes < 0 || portion.cores < 0 || portion.boxes < 0;
     if (negative) return fail(Code::kInvalidArgument, "amounts must not be negative", field);
@@ -158,6 +170,7 @@ Result<Entry*> Queues::Impl::enter(Workload workload) {
   entry.leaf = queue->second;
   std::string id = workload.id;
   entry.spec = std::move(workload);
+  assess(entry);
   const auto [place, added] = entries.emplace(std::move(id), std::move(entry));
   if (!added) return fail(Code::kAlreadyExists, "is there already", field);
   queues[place->second.leaf].waiting.insert(leaf_order(place->second));
@@ -170,6 +183,13 @@ Result<void> Queues::submit(Workload workload, Time now) {
   HEDDLE_TRY(const Entry* added, impl_->enter(std::move(workload)));
   static_cast<void>(added);
   return {};
+}
+
+void Queues::restate(const std::string& id, std::vector<Portion> portions) {
+  Entry* entry = impl_->find(id);
+  if (entry == nullptr || entry->phase != Phase::kWaiting) return;
+  entry->spec.portions = std::move(portions);
+  impl_->assess(*entry);
 }
 
 Result<void> Queues::adopt(Workload workload, Time started, Time now) {
@@ -263,6 +283,11 @@ bool Queues::would_be_entitled(const std::string& id, const std::vector<std::str
   return impl_->within_guarantee(*entry, entitled);
 }
 
+Amounts Queues::keep_intact(const std::string& id) const {
+  const Entry* entry = impl_->find(id);
+  return entry == nullptr ? Amounts(impl_->meters.size(), 0) : impl_->keep_intact(*entry);
+}
+
 const Workload* Queues::workload(const std::string& id) const {
   const Entry* entry = impl_->find(id);
   return entry == nullptr ? nullptr : &entry->spec;
@@ -296,6 +321,11 @@ Amounts Queues::usage(const std::string& queue) const {
 Amounts Queues::entitled_usage(const std::string& queue) const {
   const auto found = impl_->by_name.find(queue);
   return found == impl_->by_name.end() ? Amounts(impl_->meters.size(), 0) : impl_->queues[found->second].entitled;
+}
+
+size_t Queues::active(const std::string& queue) const {
+  const auto found = impl_->by_name.find(queue);
+  return found == impl_->by_name.end() ? 0 : impl_->queues[found->second].active.size();
 }
 
 const Amounts* Queues::demand(const std::string& id) const {

@@ -95,7 +95,11 @@ struct Queues::Impl {
   [[nodiscard]] const Entry* find(const std::string& id) const;
   [[nodiscard]] Entry* find(const std::string& id);
   Result<Entry*> enter(Workload workload);
+  // Demand, what counts it, and cost, of its portions.
+  void assess(Entry& entry) const;
   [[nodiscard]] bool starving(const Entry& entry) const;
+  // Of the waiting ones of a leaf: what starves first, oldest first, then by leaf_order.
+  [[nodiscard]] std::tuple<bool, int64_t, LeafOrder> place(const Entry& entry) const;
   // Of two siblings, which one has had less for its weight.
   [[nodiscard]] bool goes_first(size_t a, size_t b) const;
 
