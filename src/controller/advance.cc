@@ -327,6 +327,7 @@ void Reconciler::Impl::grant(PodRecord& record, const Wants& wants) {
 void Reconciler::Impl::advance(PodRecord& record) {
   if (!leading || record.in_flight > 0) return;
   const model::Pod& pod = record.pod;
+  forget_refusals(record);
   if (record.retell_at != 0 && record.retell_at <= clock.monotonic_nanos()) {
     record.retell_at = 0;
     tell(record, Telling(record.telling));

@@ -215,7 +215,10 @@ void Running::upsert(Object object) {
                    quota_table_.upsert(quota);
                    reconciler_.upsert_quota(std::move(quota));
                    publish_quotas();
-                 }},
+                 },
+                 [this](model::Namespace&& name_space) { reconciler_.upsert_namespace(name_space); },
+                 [this](QueueObject&& queue) { reconciler_.upsert_queue(std::move(queue)); },
+                 [this](ReservationObject&& one) { reconciler_.upsert_reservation(std::move(one)); }},
       std::move(object));
 }
 
@@ -235,6 +238,12 @@ void Running::remove(ObjectKind kind, const std::string& key, const std::string&
       quota_table_.remove(key);
       reconciler_.remove_quota(key);
       return publish_quotas();
+    case ObjectKind::kNamespace:
+      return reconciler_.remove_namespace(key);
+    case ObjectKind::kQueue:
+      return reconciler_.remove_queue(key);
+    case ObjectKind::kReservation:
+      return reconciler_.remove_reservation(key);
   }
 }
 

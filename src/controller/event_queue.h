@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "controller/queue_table.h"
 #include "controller/quota.h"
 #include "model/claim.h"
 #include "model/device.h"
@@ -22,15 +23,15 @@
 
 namespace heddle::controller {
 
-enum class ObjectKind { kPod, kNode, kSlice, kClass, kClaim, kQuota };
-inline constexpr size_t kObjectKinds = 6;
+enum class ObjectKind { kPod, kNode, kSlice, kClass, kClaim, kQuota, kNamespace, kQueue, kReservation };
+inline constexpr size_t kObjectKinds = 9;
 
 struct Removed {
   std::string uid;  // empty: whatever has the name
 };
 
-using Object =
-    std::variant<model::Pod, model::Node, model::ResourceSlice, model::DeviceClass, model::ResourceClaim, Quota>;
+using Object = std::variant<model::Pod, model::Node, model::ResourceSlice, model::DeviceClass, model::ResourceClaim,
+                            Quota, model::Namespace, QueueObject, ReservationObject>;
 
 struct ObjectEvent {
   ObjectKind kind = ObjectKind::kPod;

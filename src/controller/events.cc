@@ -114,7 +114,10 @@ void Reconciler::Impl::upsert_pod(model::Pod pod) {
   pod_uids[key] = pod.meta.uid;
   account_usage(pod);
   const bool has_annotation = pod.meta.annotations.contains(std::string(dialects::kRequestAnnotation));
-  if (known == nullptr && pod.resource_claims.empty() && !gated(pod)) return notice_plain_pod(pod);
+  if (known == nullptr && pod.resource_claims.empty() && !gated(pod)) {
+    note_plain_pod(pod);
+    return notice_plain_pod(pod);
+  }
 
   if (known != nullptr) drop_claim_index(*known);
   PodRecord& record = known != nullptr ? *known : pods[key];
@@ -143,8 +146,11 @@ void Reconciler::Impl::remove_pod(const std::string& key, const std::string& uid
   pod_uids.erase(it);
   unnoticed.erase(key);
   unnoticed_pods.erase(key);
+  forget_plain_pod(key);
+  queued.departures.erase(key);
   PodRecord* record = find(key);
   if (record == nullptr) return;
+  leave_queue(*record);
   pending.erase(order_of(record->pod));
   granted_unbound.erase(key);
   drop_plans(*record);
@@ -159,6 +165,7 @@ void Reconciler::Impl::remove_pod(const std::string& key, const std::string& uid
 void Reconciler::Impl::claim_changed(const std::string& key) {
   const auto it = users.find(key);
   if (it != users.end()) dirty.insert(it->second.begin(), it->second.end());
+  claim_of_ghost_changed(key);
   orphan_candidates.insert(key);
 }
 
@@ -178,6 +185,11 @@ void Reconciler::Impl::finish(uint64_t id, Result<std::string> answer) {
   if (it == flights.end()) return;  // of an earlier leadership
   const Flight flight = std::move(it->second);
   flights.erase(it);
+  if (flight.kind == WriteKind::kEvictPod) return eviction_answered(flight.subject, answer);
+  if (flight.kind == WriteKind::kQueueStatus) {
+    if (!answer) queued.written.erase(flight.subject);
+    return;
+  }
   clearing_claims.erase(flight.claim_key);
   PodRecord* record = find(flight.pod_key);
   if (record != nullptr && record->pod.meta.uid != flight.pod_uid) record = nullptr;
@@ -236,6 +248,8 @@ void Reconciler::Impl::accept(PodRecord* record, WriteKind kind, const std::stri
       return;
     }
     case WriteKind::kDeleteClaim:
+    case WriteKind::kEvictPod:
+    case WriteKind::kQueueStatus:
     case WriteKind::kCondition:
     case WriteKind::kEvent:
       return;
@@ -297,13 +311,16 @@ void Reconciler::Impl::resign() {
   timers.clear();
   pending.clear();
   ledger.unplan_all();
+  drop_queues();
   for (auto& [key, record] : pods) {
     record.in_flight = 0;
     record.reread.clear();
     record.reread_pod = record.clearing = false;
     record.retry_at = 0;
     record.failures = record.tries = 0;
-    record.refused_version = 0;
+    record.refused_version = record.planned_version = 0;
+    record.refused_victims.clear();
+    record.refusals_end = 0;
     record.retell_at = 0;
     record.failed_nodes.clear();
     record.nominated.clear();

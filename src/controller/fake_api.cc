@@ -95,10 +95,49 @@ void FakeApi::clear_allocation(const std::string& key) {
   changes_.emplace_back("claims", key);
 }
 
+void FakeApi::put_queue(const std::string& name, const Json& spec) {
+  Json& queue = queues[name];
+  queue["metadata"]["name"] = name;
+  queue["metadata"]["uid"] = "queue-uid-" + name;
+  queue["metadata"]["generation"] = queue["metadata"].value("generation", 0) + 1;
+  queue["spec"] = spec;
+  bump(queue);
+  changes_.emplace_back("queues", name);
+}
+
+void FakeApi::delete_queue(const std::string& name) {
+  queues.erase(name);
+  changes_.emplace_back("queues", name);
+}
+
+Result<std::string> FakeApi::on_queues(const std::string& name, const Json& patch) {
+  const auto it = queues.find(name);
+  if (it == queues.end()) return not_found(name);
+  it->second.merge_patch(Json{{"status", patch["status"]}});
+  bump(it->second);
+  changes_.emplace_back("queues", name);
+  return it->second.dump();
+}
+
+Result<std::string> FakeApi::evict(const std::string& key, const Json& eviction) {
+  Json& pod = pods_.at(key);
+  if (eviction["deleteOptions"]["preconditions"]["uid"] != pod["metadata"]["uid"])
+    return fail(Code::kConflict, "the UID in the precondition does not match");
+  const std::string name = pod["metadata"]["name"];
+  if (budgets.contains(name))
+    return fail(Code::kUnavailable, "Cannot evict pod as it would violate the pod's disruption budget.");
+  evicted.push_back(name);
+  pod["metadata"]["deletionTimestamp"] = "2027-01-15T09:00:00Z";
+  bump(pod);
+  changes_.emplace_back("pods", key);
+  return std::string("{}");
+}
+
 Result<std::string> FakeApi::execute(const kube::Request& request) {
   const std::vector<std::string> parts = split(request.path.substr(0, request.path.find('?')));
   // /api/v1/namespaces/NS/RESOURCE[/NAME[/SUB]] or /apis/GROUP/VERSION/namespaces/NS/RESOURCE[/NAME[/SUB]]
   const size_t at = parts[0] == "api" ? 2 : 3;
+  if (parts[1] == "heddle.dev" && parts.size() > 4) return on_queues(parts[4], Json::parse(request.body));
   if (parts.size() < at + 3 || parts[at] != "namespaces") return fail(Code::kNotFound, "no such path " + request.path);
   const std::string& name_space = parts[at + 1];
   const std::string& resource = parts[at + 2];
@@ -191,6 +230,7 @@ Result<std::string> FakeApi::on_pods(const kube::Request& request, const std::st
   Json& pod = it->second;
   if (request.method == kube::Method::kGet) return pod.dump();
   const Json patch = Json::parse(request.body);
+  if (subresource == "eviction") return evict(key, patch);
   if (patch["metadata"].value("uid", "") != pod["metadata"]["uid"].get<std::string>())
     return fail(Code::kConflict, "another pod of this name");
   if (subresource == "status") {

@@ -17,11 +17,13 @@ std::string key_of(const std::string& name) {
   return std::string(kNamespace) + "/" + name;
 }
 
-Json card(int index, int64_t memory_mib) {
+Json card(int index, int64_t memory_mib, const std::string& model) {
   const std::string memory = std::to_string(memory_mib) + "Mi";
+  Json attributes{{"vendor", {{"string", "nvidia"}}}, {"uuid", {{"string", "GPU-" + std::to_string(index)}}}};
+  if (!model.empty()) attributes["model"]["string"] = model;
   return {
       {"name", "gpu-" + std::to_string(index)},
-      {"attributes", {{"vendor", {{"string", "nvidia"}}}, {"uuid", {{"string", "GPU-" + std::to_string(index)}}}}},
+      {"attributes", attributes},
       {"capacity",
        {{"memory",
          {{"value", memory},
@@ -49,14 +51,15 @@ FakeCluster::FakeCluster()
     : rules_(std::make_shared<const catalog::Requests>(catalog::Requests::built_in().value())),
       log_("test", LogLevel::kError, clock, 2) {}
 
-void FakeCluster::add_node(const std::string& name, int cards, int64_t memory_mib, const std::string& cpu) {
+void FakeCluster::add_node(const std::string& name, int cards, int64_t memory_mib, const std::string& cpu,
+                           const std::string& model) {
   nodes_[name] = {{"metadata", {{"name", name}, {"labels", {{"kubernetes.io/hostname", name}}}}},
                   {"spec", Json::object()},
                   {"status",
                    {{"allocatable", {{"cpu", cpu}, {"memory", "256Gi"}, {"pods", "110"}}},
                     {"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}};
   Json devices = Json::array();
-  for (int i = 0; i < cards; ++i) devices.push_back(card(i, memory_mib));
+  for (int i = 0; i < cards; ++i) devices.push_back(card(i, memory_mib, model));
   slices_[name] = {{"metadata", {{"name", name + "-heddle-nvidia-0"}}},
                    {"spec",
                     {{"driver", "accelerator.heddle.dev"},
@@ -98,6 +101,14 @@ void FakeCluster::create_pod(const std::string& name, const std::vector<Json>& l
       dialects::translate_pod(*rules_, pod.dump(), fmt::format("{:010x}-uid", api.pods().size() + 1));
   if (translation && translation->changed) pod = pod.patch(Json::parse(translation->json_patch));
   api.put_pod(std::move(pod));
+}
+
+void FakeCluster::create_queued_pod(const std::string& name, const std::string& queue, const Json& limits,
+                                    const Json& extra_spec) {
+  create_pod(name, limits, extra_spec);
+  Json& meta = api.pod(key_of(name))["metadata"];
+  meta["labels"]["heddle.dev/queue"] = queue;
+  meta["creationTimestamp"] = format_rfc3339(clock.now());
 }
 
 void FakeCluster::create_claim_pod(const std::string& name, const std::vector<std::string>& claims) {
@@ -154,6 +165,7 @@ void FakeCluster::start_controller() {
   for (const auto& [name, node] : nodes_) controller->upsert_node(*codec::parse_node(node.dump()));
   for (const auto& [name, slice] : slices_) controller->upsert_slice(*codec::parse_slice(slice.dump()));
   for (const auto& [name, quota] : quotas_) controller->upsert_quota(quota);
+  for (const auto& [name, queue] : api.queues) controller->upsert_queue(*read_queue_object(queue.dump()));
   for (const auto& [key, pod] : api.pods()) controller->upsert_pod(*codec::parse_pod(pod.dump()));
   for (const auto& [key, claim] : api.claims()) controller->upsert_claim(*codec::parse_claim(claim.dump()));
   controller->lead();
@@ -168,6 +180,13 @@ void FakeCluster::deliver() {
         controller->remove_pod(key, {});
       } else {
         controller->upsert_pod(*codec::parse_pod(it->second.dump()));
+      }
+    } else if (resource == "queues") {
+      const auto it = api.queues.find(key);
+      if (it == api.queues.end()) {
+        controller->remove_queue(key);
+      } else {
+        controller->upsert_queue(*read_queue_object(it->second.dump()));
       }
     } else {
       const auto it = api.claims().find(key);
@@ -229,7 +248,12 @@ void FakeCluster::settle(Duration ahead) {
 }
 
 bool FakeCluster::schedule() {
-  bool changed = false;
+  std::vector<std::string> leaving;
+  for (const auto& [key, pod] : api.pods()) {
+    if (pod["metadata"].contains("deletionTimestamp")) leaving.push_back(key);
+  }
+  for (const std::string& key : leaving) api.delete_pod(key);
+  bool changed = !leaving.empty();
   for (const auto& [key, const_pod] : api.pods()) {
     Json& pod = api.pod(key);
     const Json gates = pod["spec"].value("schedulingGates", Json::array());

@@ -36,13 +36,20 @@ class FakeApi {
   void bump(Json& object);
 
   std::vector<Json> events;
+  std::map<std::string, Json> queues;  // AcceleratorQueues
+  std::set<std::string> budgets;       // names of pods that a disruption budget protects
+  std::vector<std::string> evicted;    // names, in order
   // Keys of objects changed or removed since the last call.
-  std::vector<std::pair<std::string, std::string>> take_changes();  // {"pods" or "claims", key}
+  std::vector<std::pair<std::string, std::string>> take_changes();  // {"pods", "claims" or "queues", key}
+  void put_queue(const std::string& name, const Json& spec);
+  void delete_queue(const std::string& name);
 
  private:
   Result<std::string> on_claims(const kube::Request& request, const std::string& name_space, const std::string& name,
                                 const std::string& subresource);
   Result<std::string> put_status(Json& claim, const Json& wanted);
+  Result<std::string> on_queues(const std::string& name, const Json& patch);
+  Result<std::string> evict(const std::string& key, const Json& eviction);
   Result<std::string> on_pods(const kube::Request& request, const std::string& key, const std::string& subresource);
 
   uint64_t version_ = 100;
@@ -68,7 +75,8 @@ class FakeCluster {
  public:
   FakeCluster();
 
-  void add_node(const std::string& name, int cards, int64_t memory_mib = 81920, const std::string& cpu = "64");
+  void add_node(const std::string& name, int cards, int64_t memory_mib = 81920, const std::string& cpu = "64",
+                const std::string& model = "");
   void remove_node(const std::string& name);
   void remove_slices(const std::string& node);
   // As it leaves the webhook: translated, gated, with the annotation.
@@ -78,6 +86,9 @@ class FakeCluster {
   // A pod whose one container uses claims that the user wrote.
   void create_claim_pod(const std::string& name, const std::vector<std::string>& claims);
   void create_user_claim(const std::string& name, const Json& exactly);
+  // The same, of a queue, submitted now.
+  void create_queued_pod(const std::string& name, const std::string& queue, const Json& limits,
+                         const Json& extra_spec = Json::object());
   void delete_pod(const std::string& name);
   void finish_pod(const std::string& name);
   void upsert_quota(const std::string& name, std::map<std::string, int64_t> hard, std::vector<QuotaTerm> terms = {});
@@ -86,8 +97,8 @@ class FakeCluster {
   void start_controller();
   // Until nothing is left to do now; timers that are due within `ahead` are let pass.
   void settle(Duration ahead = Duration::seconds(0));
-  // Pods whose gate is gone and whose claims are allocated get their node; on nodes in `full` the scheduler takes one
-  // allocation back instead. True when something changed.
+  // Pods that were evicted end. Pods whose gate is gone and whose claims are allocated get their node; on nodes in
+  // `full` the scheduler takes one allocation back instead. True when something changed.
   bool schedule();
   // settle() and schedule() in turn until nothing changes.
   void run(Duration ahead = Duration::seconds(0));

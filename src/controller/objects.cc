@@ -122,6 +122,15 @@ kube::Request read_pod(std::string_view key) {
   return request(kube::Method::kGet, kube::pod_path(name_space, name), {}, "application/json");
 }
 
+kube::Request evict_pod(std::string_view key, const std::string& uid) {
+  const auto [name_space, name] = split(key);
+  const Json body{{"apiVersion", "policy/v1"},
+                  {"kind", "Eviction"},
+                  {"metadata", {{"name", name}, {"namespace", name_space}}},
+                  {"deleteOptions", {{"preconditions", {{"uid", uid}}}}}};
+  return request(kube::Method::kPost, kube::pod_path(name_space, name, "eviction"), body.dump(), "application/json");
+}
+
 kube::Request ungate_pod(const model::Pod& pod) {
   const Json body{{"metadata", {{"uid", pod.meta.uid}}},
                   {"spec", {{"schedulingGates", Json::array({{{"$patch", "delete"}, {"name", dialects::kGate}}})}}}};
@@ -140,6 +149,11 @@ kube::Request patch_condition(const model::Pod& pod, const model::PodCondition& 
   if (nominate) body["status"]["nominatedNodeName"] = nominate->empty() ? Json() : Json(*nominate);
   return request(kube::Method::kPatch, kube::pod_path(pod.meta.name_space, pod.meta.name, "status"), body.dump(),
                  kube::kStrategicPatch);
+}
+
+kube::Request patch_heddle_status(std::string_view plural, std::string_view name, std::string body) {
+  return request(kube::Method::kPatch, kube::object_path({"heddle.dev/v1alpha1", plural}, {}, name, "status"),
+                 std::move(body), kube::kMergePatch);
 }
 
 kube::Request create_event(const model::Pod& pod, const EventText& text, std::string_view component, Time now,

@@ -28,11 +28,16 @@ kube::Request remove_finalizer(const model::ResourceClaim& claim);
 kube::Request delete_claim(const model::ResourceClaim& claim);
 kube::Request read_claim(std::string_view key);
 kube::Request read_pod(std::string_view key);
+// By the Eviction API: disruption budgets hold, and another pod of the same name is left alone.
+kube::Request evict_pod(std::string_view key, const std::string& uid);
 // Takes the gate away; doing it twice is harmless, and another pod of the same name is left alone.
 kube::Request ungate_pod(const model::Pod& pod);
 // nominate: status.nominatedNodeName goes with it, or is cleared when empty; none: it is left alone.
 kube::Request patch_condition(const model::Pod& pod, const model::PodCondition& condition, Time now,
                               const std::optional<std::string>& nominate);
+
+// The status of a cluster-scoped object of heddle.dev/v1alpha1.
+kube::Request patch_heddle_status(std::string_view plural, std::string_view name, std::string body);
 
 struct EventText {
   std::string reason;  // HeddleWaiting

@@ -11,6 +11,8 @@
 namespace heddle::controller {
 namespace {
 
+constexpr int kMostKinds = 4;  // other kinds of devices that are tried when quota refuses one
+
 Telling no(const char* outcome, std::vector<engine::Reason> reasons) {
   return {outcome, std::move(reasons)};
 }
@@ -37,7 +39,8 @@ std::optional<engine::Reason> Reconciler::Impl::over_quota(const model::Pod& pod
   return quotas.exceeded(pod.meta.name_space, scope_of(pod), [&](const Quota& quota) { return used_of(quota); }, ask);
 }
 
-void Reconciler::Impl::assigned(PodRecord& record, const std::vector<Want>& open, const engine::Assigned& outcome) {
+std::optional<engine::Reason> Reconciler::Impl::assigned(PodRecord& record, const std::vector<Want>& open,
+                                                         const engine::Assigned& outcome) {
   const model::Pod& pod = record.pod;
   DeviceUsage asked;
   const auto spec_of = [](const Want& want) -> const model::ClaimSpec& {
@@ -47,8 +50,10 @@ void Reconciler::Impl::assigned(PodRecord& record, const std::vector<Want>& open
   if (auto quota = over_quota(pod, asked)) {
     record.refused_version = placement_version();
     ++stats.waiting;
-    return tell(record, no("Waiting", {std::move(*quota)}));
+    tell(record, no("Waiting", {std::move(*quota)}));
+    return std::nullopt;
   }
+  if (auto reason = over_queue(record, open, outcome)) return reason;
   ++stats.assigned;
   for (size_t i = 0; i < open.size(); ++i) {
     model::Allocation allocation = outcome.allocations[i];
@@ -58,10 +63,11 @@ void Reconciler::Impl::assigned(PodRecord& record, const std::vector<Want>& open
   set_usage(pod, outcome.node);
   pending.erase(order_of(pod));
   advance(record);
+  return std::nullopt;
 }
 
-void Reconciler::Impl::place(PodRecord& record, std::map<std::string, engine::Outcome>& answers) {
-  const Wants wants = wants_of(record);
+engine::PlacementRequest Reconciler::Impl::request_of(const PodRecord& record, const Wants& wants,
+                                                      std::vector<Want>& open) {
   engine::PlacementRequest request;
   request.pod = &record.pod;
   request.pinned_node = wants.foreign_node;
@@ -69,21 +75,31 @@ void Reconciler::Impl::place(PodRecord& record, std::map<std::string, engine::Ou
   const std::string& nominated = record.pod.nominated_node_name;
   if (!nominated.empty() && nominated != record.nominated) request.preferred_node = nominated;
   request.excluded_nodes = record.failed_nodes;
-  std::vector<Want> open;
-  DeviceUsage least;
-  std::string shape = record.signature;
   for (const Want& want : wants.ours) {
     if (want.allocated()) {
       const auto node = model::allocated_node(*want.claim->allocation);
       if (node) request.pinned_node = node;
       continue;
     }
+    request.claims.push_back({want.key, want.key, want.request != nullptr ? want.request->spec : want.claim->spec});
+    open.push_back(want);
+  }
+  close_nodes(record, request);
+  return request;
+}
+
+void Reconciler::Impl::place(PodRecord& record, std::map<std::string, engine::Outcome>& answers) {
+  const Wants wants = wants_of(record);
+  std::vector<Want> open;
+  engine::PlacementRequest request = request_of(record, wants, open);
+  DeviceUsage least;
+  std::string shape = record.signature;
+  for (const Want& want : open) {
     const model::ClaimSpec& spec = want.request != nullptr ? want.request->spec : want.claim->spec;
     if (want.request == nullptr) shape += codec::claim_spec_json(spec);
     least += least_usage(spec);
-    request.claims.push_back({want.key, want.key, spec});
-    open.push_back(want);
   }
+  for (const std::string& node : request.whole_nodes) shape += "\n-" + node;
   if (wants.blocked || open.empty()) {
     dirty.insert(record.pod.meta.key());
     return;
@@ -93,7 +109,8 @@ void Reconciler::Impl::place(PodRecord& record, std::map<std::string, engine::Ou
     ++stats.waiting;
     return tell(record, no("Waiting", {std::move(*quota)}));
   }
-  const bool common = !request.pinned_node && !request.preferred_node && request.excluded_nodes.empty();
+  const bool common = !request.pinned_node && !request.preferred_node && request.excluded_nodes.empty() &&
+                      !queued.holds.contains(unit_id(record));
   if (const auto same = answers.find(shape); common && same != answers.end()) {
     record.refused_version = placement_version();
     const bool waits = std::holds_alternative<engine::Waiting>(same->second);
@@ -103,10 +120,20 @@ void Reconciler::Impl::place(PodRecord& record, std::map<std::string, engine::Ou
   const int64_t start = clock.monotonic_nanos();
   Result<engine::Outcome> outcome = ledger.state().place(request, random);
   if (stats.place_nanos.size() < 100000) stats.place_nanos.push_back(clock.monotonic_nanos() - start);
-  if (outcome && std::holds_alternative<engine::Assigned>(*outcome)) {
-    return assigned(record, open, std::get<engine::Assigned>(*outcome));
+  std::optional<engine::Reason> over;
+  for (int kinds = 0; outcome && std::holds_alternative<engine::Assigned>(*outcome); ++kinds) {
+    const auto& found = std::get<engine::Assigned>(*outcome);
+    auto reason = assigned(record, open, found);
+    if (!reason) return;
+    if (!over) over = std::move(reason);
+    if (kinds == kMostKinds || !avoid_kind(found, open, request)) break;
+    outcome = ledger.state().place(request, random);
   }
   record.refused_version = placement_version();
+  if (over) {
+    ++stats.waiting;
+    return tell(record, no("Waiting", {std::move(*over)}));
+  }
   if (request.pinned_node && !wants.foreign_node && can_clear(record, wants)) {
     // A part of the pod is allocated on a node where the rest cannot follow.
     record.clearing = true;
@@ -133,6 +160,7 @@ void Reconciler::Impl::place(PodRecord& record, std::map<std::string, engine::Ou
 }
 
 void Reconciler::Impl::place_pending() {
+  if (queued.queues) return place_queued();
   std::map<std::string, engine::Outcome> answers;  // "no" for a shape holds for the whole pass: a pass only takes
   if (!std::exchange(pass_due, false) && passed_version == placement_version()) return;
   passed_version = placement_version();

@@ -26,6 +26,10 @@ std::string_view write_name(WriteKind kind) {
       return "nominate_pod";
     case WriteKind::kUngatePod:
       return "ungate_pod";
+    case WriteKind::kEvictPod:
+      return "evict_pod";
+    case WriteKind::kQueueStatus:
+      return "queue_status";
     case WriteKind::kReadClaim:
       return "read_claim";
     case WriteKind::kReadPod:
@@ -58,6 +62,25 @@ void Reconciler::remove_claim(const std::string& key, const std::string& uid) {
   impl_->claim_changed(key);
 }
 
+void Reconciler::upsert_queue(QueueObject queue) {
+  impl_->queued.table.upsert(std::move(queue));
+}
+void Reconciler::remove_queue(const std::string& name) {
+  impl_->queued.table.remove_queue(name);
+}
+void Reconciler::upsert_reservation(ReservationObject reservation) {
+  impl_->queued.table.upsert(std::move(reservation));
+}
+void Reconciler::remove_reservation(const std::string& name) {
+  impl_->queued.table.remove_reservation(name);
+}
+void Reconciler::upsert_namespace(const model::Namespace& name_space) {
+  impl_->queued.table.upsert(name_space);
+}
+void Reconciler::remove_namespace(const std::string& name) {
+  impl_->queued.table.remove_namespace(name);
+}
+
 void Reconciler::upsert_node(model::Node node) {
   impl_->nodes.insert(node.meta.name);
   impl_->ledger.state().upsert_node(std::move(node));
@@ -73,11 +96,12 @@ void Reconciler::remove_node(const std::string& name) {
 
 void Reconciler::upsert_slice(model::ResourceSlice slice) {
   impl_->ledger.state().upsert_slice(std::move(slice));
-  impl_->audit_due = true;
+  impl_->audit_due = impl_->queued.fleet_due = true;
 }
 
 void Reconciler::remove_slice(const std::string& name) {
   impl_->ledger.state().remove_slice(name);
+  impl_->queued.fleet_due = true;
   const int64_t check = impl_->clock.monotonic_nanos() + impl_->options.vanished_grace.nanos;
   impl_->vanished_check_at = check;
   impl_->wake_at(check, {});
@@ -93,6 +117,7 @@ void Reconciler::upsert_class(model::DeviceClass device_class) {
   }
   if (!ours) impl_->our_classes.erase(device_class.meta.name);
   impl_->ledger.state().upsert_class(std::move(device_class));
+  impl_->queued.fleet_due = true;
 }
 
 void Reconciler::remove_class(const std::string& name) {
@@ -128,20 +153,27 @@ std::vector<Write> Reconciler::run() {
     const std::string key = impl.timers.begin()->second;
     impl.timers.erase(impl.timers.begin());
     if (key.empty()) impl.orphans_due = impl.audit_due = true;
+    if (key == kQueueTimer) ++impl.queued.version;
     if (!key.empty() && impl.find(key) != nullptr) impl.dirty.insert(key);
   }
   impl.check_vanished();
   impl.audit();
+  impl.refresh_queues();
+  impl.ask_again_to_go();
   // Placing can make a pod dirty again (its allocations are to be cleared first); each round gets further, so this
   // ends.
   for (int round = 0; round < 3; ++round) {
     for (const std::string& key : std::exchange(impl.dirty, {})) {
-      if (PodRecord* record = impl.find(key); record != nullptr) impl.advance(*record);
+      PodRecord* record = impl.find(key);
+      if (record == nullptr) continue;
+      impl.advance(*record);
+      impl.sync_queue(*record);
     }
     impl.place_pending();
     if (impl.dirty.empty()) break;
   }
   impl.take_down_orphans();
+  impl.write_queue_status();
   for (auto& [key, told] : impl.unnoticed) {
     if (std::exchange(told, true)) continue;
     impl.tell_event(impl.unnoticed_pods.at(key), "HeddleWaiting",

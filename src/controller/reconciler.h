@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "controller/ledger.h"
+#include "controller/queue_table.h"
 #include "controller/quota.h"
 #include "dialects/translate.h"
 #include "engine/engine.h"
@@ -38,15 +39,17 @@ enum class WriteKind {
   kDeleteClaim,
   kNominatePod,  // where the devices are: the condition and the node, before the gate goes
   kUngatePod,
+  kEvictPod,  // by the Eviction API
   kReadClaim,
   kReadPod,
+  kQueueStatus,
   kCondition,
   kEvent,
 };
 std::string_view write_name(WriteKind kind);
-// Conditions and events tell; all else is the ledger and the pods, and goes first.
+// Conditions, statuses and events tell; all else is the ledger and the pods, and goes first.
 [[nodiscard]] inline bool is_telling(WriteKind kind) {
-  return kind == WriteKind::kCondition || kind == WriteKind::kEvent;
+  return kind == WriteKind::kCondition || kind == WriteKind::kEvent || kind == WriteKind::kQueueStatus;
 }
 [[nodiscard]] inline bool is_read(WriteKind kind) {
   return kind == WriteKind::kReadClaim || kind == WriteKind::kReadPod;
@@ -80,6 +83,8 @@ struct ReconcilerStats {
   uint64_t refused = 0;
   uint64_t over_commits_cleared = 0;
   uint64_t repairs = 0;
+  uint64_t preemptions = 0;  // plans begun
+  uint64_t evictions = 0;    // pods that were asked to go, and go
   std::map<std::string, int64_t> pending_by_reason;
   int64_t tracked_pods = 0;
   int64_t unnoticed_pods = 0;        // ask for translated resources but passed admission before the webhook was there
@@ -105,6 +110,12 @@ class Reconciler {
   void remove_class(const std::string& name);
   void upsert_quota(Quota quota);
   void remove_quota(const std::string& key);
+  void upsert_queue(QueueObject queue);
+  void remove_queue(const std::string& name);
+  void upsert_reservation(ReservationObject reservation);
+  void remove_reservation(const std::string& name);
+  void upsert_namespace(const model::Namespace& name_space);
+  void remove_namespace(const std::string& name);
 
   // Before this nothing is written. All watches must have delivered their first list, read after leadership began.
   void lead();

@@ -4,7 +4,9 @@
 #include <functional>
 #include <tuple>
 
+#include "controller/queued.h"
 #include "controller/reconciler.h"
+#include "kube/paths.h"
 
 namespace heddle::controller {
 
@@ -33,6 +35,9 @@ struct PodRecord {
   int64_t retry_at = 0;          // monotonic
   int64_t release_at = 0;        // a claim that someone deletes is let go
   uint64_t refused_version = 0;  // of placement_version(); place() said no at this number
+  uint64_t planned_version = 0;  // the same of the search for victims
+  std::set<std::string> refused_victims;
+  int64_t refusals_end = 0;  // monotonic
 
   Telling telling;
   model::PodCondition told;  // what the API server has, as far as known
@@ -101,12 +106,72 @@ struct Reconciler::Impl {
   void place(PodRecord& record, std::map<std::string, engine::Outcome>& answers);
   [[nodiscard]] DeviceUsage used_of(const Quota& quota) const;
   [[nodiscard]] std::optional<engine::Reason> over_quota(const model::Pod& pod, const DeviceUsage& ask) const;
-  void assigned(PodRecord& record, const std::vector<Want>& open, const engine::Assigned& outcome);
+  // What its queue says to these devices; nothing: it is planned, or told why not.
+  std::optional<engine::Reason> assigned(PodRecord& record, const std::vector<Want>& open,
+                                         const engine::Assigned& outcome);
   void audit();
   void check_vanished();
   void take_down_orphans();
   void take_down(const std::string& key, int64_t now);
-  [[nodiscard]] uint64_t placement_version() const { return ledger.state().generation() + quotas.version(); }
+  [[nodiscard]] uint64_t placement_version() const {
+    return ledger.state().generation() + quotas.version() + queued.version;
+  }
+  // What is asked of the engine for a pod, and the claims that still need devices.
+  [[nodiscard]] engine::PlacementRequest request_of(const PodRecord& record, const Wants& wants,
+                                                    std::vector<Want>& open);
+
+  // boxes.cc: quota by shape
+  void look_at_boxes();
+  void keep_boxes(const PodRecord& record, engine::PlacementRequest& request);
+
+  // queued.cc: units of work in their queues
+  void refresh_queues();
+  void rebuild_units(queueing::Queues tree);
+  void drop_queues();
+  [[nodiscard]] static std::string unit_id(const PodRecord& record);
+  [[nodiscard]] static bool counts_for(const PodRecord& record, const Want& want);
+  [[nodiscard]] std::vector<queueing::Portion> demand_of(const PodRecord& record, const Wants& wants);
+  [[nodiscard]] std::optional<Time> holds_since(const PodRecord& record) const;
+  Result<queueing::Workload> workload_of(const PodRecord& record, const Wants& wants);
+  void sync_queue(PodRecord& record);
+  void take_in(const Result<void>& answer) const;
+  void note_victim(const PodRecord& record, const Wants& wants);
+  void leave_queue(const PodRecord& record);
+  void claim_of_ghost_changed(const std::string& key);
+  void end_unit(const std::string& id);
+  std::optional<engine::Reason> over_queue(const PodRecord& record, const std::vector<Want>& open,
+                                           const engine::Assigned& outcome);
+  bool avoid_kind(const engine::Assigned& outcome, const std::vector<Want>& open,
+                  engine::PlacementRequest& request) const;
+  void close_nodes(const PodRecord& record, engine::PlacementRequest& request);
+  void add_position(const PodRecord& record, Telling& telling) const;
+  void number_positions();
+  void place_queued();
+  void tell_not_offered(const std::set<std::string>& offered, std::vector<std::string>& without_room);
+  void wake_for_queues();
+
+  // preempting.cc: making room
+  void note_plain_pod(const model::Pod& pod);
+  void forget_plain_pod(const std::string& key);
+  void room_made(const std::string& preemptor);
+  void place_held();
+  void plan_evictions(const std::vector<std::string>& without_room);
+  bool plan_eviction(PodRecord& record);
+  void begin_eviction(PodRecord& record, const queueing::Eviction& eviction);
+  void resume_holds();
+  void ask_to_go(const std::string& pod_key);
+  void ask_again_to_go();
+  void eviction_answered(const std::string& pod_key, const Result<std::string>& answer);
+  void give_up_hold(const std::string& id);
+  void victim_stays(const std::string& victim, const std::string& why);
+  void forget_refusals(PodRecord& record);
+  void tell_evicted(const std::string& pod_key, const Departure& departure);
+
+  // queue_status.cc
+  void write_queue_status();
+  [[nodiscard]] std::string queue_status(const std::string& name, const QueueObject& object) const;
+  void write_status(std::string_view plural, const std::string& name, const QueueTable::Fault* fault,
+                    const std::string& rest, int64_t generation);
 
   // telling.cc
   void tell(PodRecord& record, Telling telling);
@@ -123,6 +188,7 @@ struct Reconciler::Impl {
     std::string pod_uid;
     std::string claim_key;
     WriteKind kind = WriteKind::kEvent;
+    std::string subject = {};  // of evictions the pod, of a status the object
   };
   struct Usage {
     std::string node;
@@ -141,6 +207,7 @@ struct Reconciler::Impl {
   SeededRandom random;
   Ledger ledger;
   QuotaTable quotas{options.rules};
+  Queued queued;
   bool leading = false;
 
   std::map<std::string, PodRecord> pods;                         // those that have to do with claims
@@ -173,5 +240,9 @@ struct Reconciler::Impl {
 };
 
 [[nodiscard]] bool gated(const model::Pod& pod);
+
+// A timer's key that stands for no pod: the queues may decide otherwise from then on.
+inline constexpr std::string_view kQueueTimer = "/queues";
+inline constexpr std::string_view kStatusTimer = "/status";  // one that only wakes run()
 
 }  // namespace heddle::controller

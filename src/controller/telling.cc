@@ -68,6 +68,7 @@ bool Reconciler::Impl::nominate(PodRecord& record, const std::string& node, Tell
 }
 
 void Reconciler::Impl::tell(PodRecord& record, Telling telling) {
+  add_position(record, telling);
   const model::PodCondition condition = condition_of(telling);
   const bool other_outcome = telling.outcome != record.telling.outcome;
   record.telling = std::move(telling);

@@ -8,6 +8,9 @@
 namespace heddle::controller {
 namespace {
 
+// Of the API server, for a kind that is not installed.
+constexpr std::string_view kNotServed = "could not find the requested resource";
+
 template <typename T>
 Result<ObjectEvent> as_event(ObjectKind kind, Result<T> parsed) {
   if (!parsed) return tl::unexpected<Error>(std::move(parsed).error());
@@ -29,6 +32,12 @@ kube::ResourceType resource_of(ObjectKind kind) {
       return kube::kResourceClaims;
     case ObjectKind::kQuota:
       return kube::kResourceQuotas;
+    case ObjectKind::kNamespace:
+      return kube::kNamespaces;
+    case ObjectKind::kQueue:
+      return kube::kAcceleratorQueues;
+    case ObjectKind::kReservation:
+      return kube::kAcceleratorReservations;
   }
   return kube::kPods;
 }
@@ -62,6 +71,12 @@ Result<ObjectEvent> parse_object(ObjectKind kind, std::string_view json) {
       return as_event(kind, codec::parse_class(json));
     case ObjectKind::kClaim:
       return as_event(kind, codec::parse_claim(json));
+    case ObjectKind::kNamespace:
+      return as_event(kind, codec::parse_namespace(json));
+    case ObjectKind::kQueue:
+      return as_event(kind, read_queue_object(json));
+    case ObjectKind::kReservation:
+      return as_event(kind, read_reservation_object(json));
     case ObjectKind::kQuota:
       break;
   }
@@ -111,6 +126,12 @@ void ObjectSink::deleted(std::string_view object) {
 }
 
 void ObjectSink::status(std::string_view trouble) {
+  const bool ours = kind_ == ObjectKind::kQueue || kind_ == ObjectKind::kReservation;
+  if (ours && trouble.find(kNotServed) != std::string_view::npos) {
+    // The chart of an older version: there is nothing of the kind, and nothing to wait for.
+    healthy_.store(true);
+    return on_list_();
+  }
   healthy_.store(trouble.empty());
   if (!trouble.empty()) log_.warning("watch in trouble", {{"resource", kind_name(kind_)}, {"why", trouble}});
 }

@@ -79,7 +79,7 @@ CONTROLLER_MAY = [
     ("create", R, "resourceclaims"), ("delete", R, "resourceclaims"), ("update", R, "resourceclaims", "", "", "status"),
     ("update", R, "resourceclaims", "", "", "binding"), ("create", "", "events"),
     ("update", "coordination.k8s.io", "leases", NAMESPACE, "heddle-controller"),
-    ("watch", "heddle.dev", "acceleratorqueues"), ("patch", "heddle.dev", "acceleratorqueues", "", "q", "status"),
+    ("create", "", "pods", "x", "", "eviction"), ("watch", "heddle.dev", "acceleratorqueues"), ("patch", "heddle.dev", "acceleratorqueues", "", "q", "status"),
     ("update", "", "secrets", NAMESPACE, "heddle-webhook"), ("patch", A, "mutatingwebhookconfigurations", "", "heddle"),
 ]
 CONTROLLER_MAY_NOT = [

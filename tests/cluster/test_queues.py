@@ -1,8 +1,14 @@
 """Queues end to end: what their objects refuse, quota, reclaim, and what is said about all of it."""
-import pytest
+import threading
 
+import pytest
+import yaml
+
+from harness import objects
 from harness.api import refused
+from harness.heddle import REPOSITORY
 from harness.process import wait_until
+from harness.tap import Tap
 
 GROUP = "heddle.dev/v1alpha1"
 
@@ -90,3 +96,180 @@ def test_good_objects_pass(api, crds):
     dry_run(api, reservation("r", **DAY, queue="q", namespaces=["n"], amounts=[{"model": "T4", "amount": "4"}]))
     dry_run(api, topology("t", {"name": "link", "deviceAttribute": "accelerator.heddle.dev/linkDomain"},
                           {"name": "rack", "nodeLabel": "example.com/rack"}))
+
+
+def test_the_example_is_accepted(api, crds):
+    for body in yaml.safe_load_all((REPOSITORY / "examples/queues.yaml").read_text()):
+        dry_run(api, body)
+
+
+# With the controller --------------------------------------------------------------------------------------------------
+ALLOCATED = "heddle.dev/Allocated"
+
+
+@pytest.fixture
+def make_queue(api, controller, crds):
+    """make_queue(**spec) -> the name of an AcceleratorQueue that is in force; removed after the test, children first."""
+    made = []
+
+    def make(name=None, wait=True, **spec):
+        name = name or objects.unique("queue")
+        made.append(name)
+        api.create("acceleratorqueues", queue(name, **spec))
+        if wait:
+            api.wait_for("acceleratorqueues", name, None, in_force("True"), "in force", 30)
+        return name
+    yield make
+    for name in reversed(made):
+        if api.find("acceleratorqueues", name):
+            api.delete("acceleratorqueues", name)
+
+
+def in_force(status):
+    return lambda body: objects.condition(body, "InForce").get("status") == status
+
+
+def allocated(body):
+    return objects.condition(body, ALLOCATED)
+
+
+def waits_for(part):
+    return lambda body: allocated(body).get("status") == "False" and part in (
+        allocated(body)["reason"] + ": " + allocated(body)["message"])
+
+
+def card_job(name, ns, node, queue_name, count=1, **more):
+    """A Job of one pod with whole cards: evicted, it comes again as another pod."""
+    body = objects.pod(name, ns, limits=objects.share(count=count), nodeSelector={"kubernetes.io/hostname": node}, **more)
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": ns}, "spec": {
+        "backoffLimit": 20, "template": {"metadata": {"labels": {"app": name, "heddle.dev/queue": queue_name}},
+                                         "spec": {**body["spec"], "restartPolicy": "Never"}}}}
+
+
+def card_pod(name, ns, node, queue_name, count=1, **more):
+    return objects.pod(name, ns, limits=objects.share(count=count), labels={"app": name, "heddle.dev/queue": queue_name},
+                       nodeSelector={"kubernetes.io/hostname": node}, **more)
+
+
+def pod_of(api, ns, job):
+    """The youngest pod of a job."""
+    found = sorted(api.list("pods", ns, label=f"app={job}"), key=lambda body: body["metadata"]["creationTimestamp"])
+    return found[-1] if found else None
+
+
+def finish_leaving(api, ns):
+    """No kubelet runs on made nodes: what is evicted there is ended by the test."""
+    for body in api.list("pods", ns):
+        if "deletionTimestamp" in body["metadata"]:
+            api.delete("pods", body["metadata"]["name"], ns, grace=0)
+
+
+def borrow(api, ns, make_node, make_queue, labels=None):
+    """Four cards, two guaranteed to each of two queues, all used by b."""
+    node = make_node(cards=4)
+    a = make_queue(namespaces=[ns], quotas=[{"guaranteed": 2}])
+    b = make_queue(namespaces=[ns], quotas=[{"guaranteed": 2}])
+    for number in range(1, 5):
+        api.create("jobs", card_job(f"b{number}", ns, node, b))
+        wait_until(f"b{number} is bound", lambda job=f"b{number}": objects.bound(pod_of(api, ns, job)), 60)
+    return node, a, b
+
+
+def reclaimed(api, ns, name):
+    def look():
+        finish_leaving(api, ns)
+        return objects.bound(api.get("pods", name, ns))
+    wait_until(lambda: f"{name} is bound: {api.get('pods', name, ns)['status']}", look, 90)
+
+
+def evicted(api, ns):
+    return sorted({event["involvedObject"]["name"].rsplit("-", 1)[0] for event in api.list("events", ns)
+                   if event["reason"] == "HeddleEvicted"})
+
+
+def test_quota_refusal_says_why_and_where_it_stands(api, controller, ns, make_node, make_queue):
+    node = make_node(cards=4)
+    name = make_queue(namespaces=[ns], quotas=[{"limit": 1}])
+    api.create("pods", card_pod("first", ns, node, name))
+    api.wait_for("pods", "first", ns, objects.bound, "bound", 60)
+    api.create("pods", card_pod("second", ns, node, name))
+    told = api.wait_for("pods", "second", ns, waits_for("Limit: "), "says why it waits", 60)
+    message = allocated(told)["message"]
+    assert f"queue {name}: the limit is 1 devices, 1 devices in use, 1 devices asked" in message, message
+    assert f"number 1 in queue {name}" in message, message
+    shown = api.wait_for("acceleratorqueues", name, None, lambda body: body["status"].get("waiting") == 1, "counts it", 30)
+    assert shown["status"]["usage"] == [{"name": "devices", "used": "1", "entitled": "0", "limit": "1"}], shown["status"]
+    api.delete("pods", "first", ns, grace=0)
+    api.wait_for("pods", "second", ns, objects.bound, "bound when the other has ended", 60)
+
+
+def test_a_higher_claim_takes_back_what_was_borrowed(api, controller, ns, make_node, make_queue):
+    node, a, b = borrow(api, ns, make_node, make_queue)
+    api.create("pods", card_pod("mine", ns, node, a))
+    told = api.wait_for("pods", "mine", ns, waits_for("Evicting: "), "says for whom it waits", 60)
+    assert f"within what queue {a} is guaranteed" in allocated(told)["message"], told["status"]
+    reclaimed(api, ns, "mine")
+    assert evicted(api, ns) == ["b4"], "the youngest of what was borrowed"
+    # Its job makes it again, and it waits.
+    wait_until("the evicted one waits again", lambda: waits_for(f"in queue {b}")(pod_of(api, ns, "b4") or {}), 60)
+    assert all(objects.bound(pod_of(api, ns, f"b{number}")) for number in (1, 2, 3))
+    assert sum(entry["holders"] for entry in objects.granted(api.list("resourceclaims", ns)).values()) == 4
+
+
+def test_a_disruption_budget_leads_to_another_victim(api, controller, ns, make_node, make_queue):
+    node, a, _ = borrow(api, ns, make_node, make_queue)
+    api.create("poddisruptionbudgets", {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+                                        "metadata": {"name": "keep", "namespace": ns},
+                                        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "b4"}}}})
+    wait_until("the budget is in force", lambda: (api.get("poddisruptionbudgets", "keep", ns).get("status") or {}).get(
+        "observedGeneration"), 30)
+    api.create("pods", card_pod("mine", ns, node, a))
+    reclaimed(api, ns, "mine")
+    assert evicted(api, ns) == ["b3"]
+
+
+def test_a_bad_queue_gets_a_condition_and_the_last_tree_stays(api, controller, ns, make_node, make_queue):
+    node = make_node(cards=2)
+    top = make_queue(quotas=[{"guaranteed": 2}])
+    name = make_queue(namespaces=[ns], parent=top, quotas=[{"limit": 1}])
+    bad = make_queue(wait=False, parent=top, quotas=[{"guaranteed": 3}])
+    told = api.wait_for("acceleratorqueues", bad, None, in_force("False"), "told that it is not in force", 30)
+    message = objects.condition(told, "InForce")["message"]
+    assert "spec.quotas[0].guaranteed: is 3 devices" in message and f"raise that of {top} to 3 devices" in message, message
+    api.patch("acceleratorqueues", name, {"spec": {"parent": "nowhere"}})
+    told = api.wait_for("acceleratorqueues", name, None, in_force("False"), "told", 30)
+    assert "spec.parent: there is no queue nowhere" in objects.condition(told, "InForce")["message"]
+    for pod in ("one", "two"):
+        api.create("pods", card_pod(pod, ns, node, name))
+    api.wait_for("pods", "one", ns, objects.bound, "bound", 60)
+    api.wait_for("pods", "two", ns, waits_for("Limit: "), "held by the last good tree", 60)
+
+
+@pytest.mark.parametrize("write", [1, 2, 3, 4, 5])
+def test_killed_in_the_middle_of_a_reclaim(api, controller, ns, make_node, make_queue, write):
+    node, a, _ = borrow(api, ns, make_node, make_queue)
+    tap = Tap(controller.cluster.plane)
+    try:
+        controller.restart_controller(tap)
+        killed = threading.Event()
+
+        def strike(seen):
+            if seen.number == write and not killed.is_set():
+                controller.controllers["controller-0"].kill()
+                killed.set()
+        tap.reset()
+        tap.after = lambda seen, status: strike(seen)
+        api.create("pods", card_pod("mine", ns, node, a))
+
+        def look():
+            if killed.is_set() and not controller.controllers["controller-0"].running():
+                controller.restart_controller(tap)
+            finish_leaving(api, ns)
+            return objects.bound(api.get("pods", "mine", ns))
+        wait_until("bound", look, 120)
+    finally:
+        tap.reset()
+        controller.restart_controller()
+        tap.close()
+    assert all(objects.bound(pod_of(api, ns, f"b{number}")) for number in (1, 2, 3)), "one victim, not two"
+    assert sum(entry["holders"] for entry in objects.granted(api.list("resourceclaims", ns)).values()) == 4

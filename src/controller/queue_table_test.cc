@@ -1,0 +1,173 @@
+// Which objects are in force, which queue work belongs to, and what a bad object is told.
+#include "controller/queue_table.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heddle::controller {
+namespace {
+
+using ::testing::HasSubstr;
+
+class QueueTableTest : public ::testing::Test {
+ protected:
+  void put(const std::string& name, const std::string& spec, const std::string& in_force = "null") {
+    auto object = read_queue_object(fmt::format(
+        R"({{"metadata":{{"name":"{}","uid":"u-{}","creationTimestamp":"2027-01-01T00:00:{:02}Z"}},"spec":{},"status":{{"inForce":{}}}}})",
+        name, name, made_++, spec, in_force));
+    ASSERT_TRUE(object.has_value()) << object.error().text();
+    table_.upsert(std::move(*object));
+    table_.settle();
+  }
+  void put_namespace(const std::string& name, std::map<std::string, std::string> labels) {
+    model::Namespace name_space;
+    name_space.meta.name = name;
+    name_space.meta.labels = std::move(labels);
+    table_.upsert(name_space);
+  }
+  [[nodiscard]] std::string fault(const std::string& name) const {
+    const QueueTable::Fault* fault = table_.fault_of_queue(name);
+    return fault == nullptr ? "" : fault->text();
+  }
+  [[nodiscard]] std::string queue_of(const std::string& name_space, const std::string& label = "") const {
+    const auto queue = table_.queue_of(name_space, label);
+    return queue ? *queue : queue.error().text();
+  }
+  static std::vector<engine::FleetPart> fleet(const std::string&) {
+    return {{"n1", "nvidia", "H100", 8, int64_t{640} << 30, 800, 8},
+            {"n2", "nvidia", "T4", 3, int64_t{48} << 30, 300, 3}};
+  }
+  QueueTable table_;
+  int made_ = 0;
+};
+
+TEST_F(QueueTableTest, WhatTheFleetHasIsTheGuaranteeOfTheRoot) {
+  put("a", R"({"quotas":[{"model":"H100","guaranteed":4},{"counts":"Boxes","boxDevices":8,"limit":1},
+                         {"counts":"Memory","limit":"1Ti"},{"counts":"Cores","model":"T4","limit":100}]})");
+  const auto config = table_.config(fleet);
+  ASSERT_TRUE(queueing::Queues::make(config).has_value());
+  EXPECT_EQ(config.queues.front().name, kRootQueue);
+  const auto& root = config.queues.front().quotas;
+  EXPECT_EQ(root.at("H100 devices").guaranteed, 8000);
+  EXPECT_EQ(root.at("boxes of 8 devices").guaranteed, 1);
+  EXPECT_EQ(root.at("device memory").guaranteed, int64_t{688} << 30);
+  EXPECT_EQ(root.at("T4 device compute").guaranteed, 300);
+}
+
+TEST_F(QueueTableTest, DevicesThatAreMissingBreakNoGuarantee) {
+  put("a", R"({"quotas":[{"model":"H100","guaranteed":6}]})");
+  put("b", R"({"quotas":[{"model":"H100","guaranteed":6}]})");
+  EXPECT_EQ(fault("a") + fault("b"), "");
+  const auto config = table_.config([](const std::string&) { return std::vector<engine::FleetPart>(); });
+  const auto made = queueing::Queues::make(config);
+  ASSERT_TRUE(made.has_value()) << made.error().text();
+}
+
+TEST_F(QueueTableTest, NamespacesAndLabelsFindTheirQueue) {
+  put_namespace("red-1", {{"team", "red"}});
+  put_namespace("plain", {});
+  put("top", R"({})");
+  put("red", R"({"parent":"top","namespaceSelector":{"matchLabels":{"team":"red"}}})");
+  put("special", R"({"parent":"top","namespaces":["red-1","plain"]})");
+  EXPECT_EQ(queue_of("red-1"), "special") << "by name before by label";
+  EXPECT_EQ(queue_of("red-1", "red"), "red");
+  EXPECT_EQ(queue_of("elsewhere"), "unassigned");
+  EXPECT_THAT(queue_of("plain", "red"), HasSubstr("queue red takes no work of namespace plain: write special"));
+  EXPECT_THAT(queue_of("plain", "top"), HasSubstr("queue top has queues below it: write special"));
+  EXPECT_THAT(queue_of("elsewhere", "blue"), HasSubstr("there is no queue blue: leave the label out"));
+}
+
+TEST_F(QueueTableTest, AFaultNamesFieldAndFixAndLeavesTheLastTreeInForce) {
+  put("top", R"({"quotas":[{"guaranteed":4}]})");
+  put("a", R"({"parent":"top","quotas":[{"guaranteed":3}],"namespaces":["n"]})");
+  EXPECT_EQ(table_.in_force().size(), 2U);
+  const uint64_t good = table_.version();
+  struct Case {
+    const char* name;
+    const char* spec;
+    const char* text;
+  };
+  const Case cases[] = {
+      {"b", R"({"parent":"top","quotas":[{"vendor":"x","limit":9},{"guaranteed":2}]})",
+       "spec.quotas[1].guaranteed: is 2 devices, and queue top is guaranteed 4 devices, of which the others below it "
+       "have 3 devices: lower it to 1 devices, or raise that of top to 5 devices"},
+      {"b", R"({"parent":"nowhere"})", "spec.parent: there is no queue nowhere: create it, or name another"},
+      {"top", R"({"parent":"a","quotas":[{"guaranteed":4}]})",
+       "spec.parent: its parents form a ring: name a queue that is not below this one"},
+      {"top", R"({"namespaces":["m"],"quotas":[{"guaranteed":4}]})",
+       "spec.namespaces: there are queues below this one (a): name them there"},
+      {"b", R"({"quotas":[{"limit":-1}]})", "spec.quotas[0].limit: must not be negative"},
+      {"b", R"({"quotas":[{"model":"T4","limit":1},{"model":"T4","limit":2}]})",
+       "spec.quotas[1]: counts the same as an entry before it: write one entry for T4 devices"},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.text);
+    table_.remove_queue("b");
+    put("top", R"({"quotas":[{"guaranteed":4}]})");
+    ASSERT_EQ(fault("top") + fault("a"), "");
+    put(one.name, one.spec);
+    EXPECT_EQ(fault(one.name), one.text);
+    EXPECT_EQ(queue_of("n"), "a");
+    EXPECT_FALSE(table_.in_force().contains("b"));
+    EXPECT_EQ(table_.in_force().at("top").parent, "");
+  }
+  EXPECT_GT(table_.version(), good);
+}
+
+TEST_F(QueueTableTest, AfterARestartTheLastGoodSpecsCount) {
+  put("a", R"({"parent":"nowhere","namespaces":["n"]})", R"({"namespaces":["n"],"weight":7})");
+  EXPECT_THAT(fault("a"), HasSubstr("there is no queue nowhere"));
+  ASSERT_TRUE(table_.in_force().contains("a"));
+  EXPECT_EQ(table_.in_force().at("a").weight, 7);
+}
+
+TEST_F(QueueTableTest, WhereNothingIsRememberedTheFaultyAndThoseBelowAreLeftOut) {
+  put("b", R"({"parent":"bad","namespaces":["n"]})");
+  put("c", R"({"namespaces":["m"]})");
+  EXPECT_EQ(queue_of("n"), "unassigned");
+  EXPECT_EQ(queue_of("m"), "c");
+}
+
+TEST_F(QueueTableTest, BoxesAreTheLargestThatDivideWholeDevices) {
+  put("a",
+      R"({"quotas":[{"counts":"Boxes","boxDevices":4,"limit":1},{"counts":"Boxes","boxDevices":8,"model":"H100","limit":1}]})");
+  const auto boxes = [&](int64_t devices, const std::string& model, int64_t cores) {
+    queueing::Portion portion;
+    portion.model = model;
+    portion.milli_devices = devices * 1000;
+    portion.cores = cores;
+    table_.fill_boxes(portion);
+    return portion.shape + "x" + std::to_string(portion.boxes);
+  };
+  EXPECT_EQ(boxes(8, "H100", 800), "8x1");
+  EXPECT_EQ(boxes(8, "", 800), "4x2") << "it may be another model";
+  EXPECT_EQ(boxes(12, "H100", 1200), "4x3");
+  EXPECT_EQ(boxes(3, "H100", 300), "x0");
+  EXPECT_EQ(boxes(8, "H100", 400), "x0") << "shares of devices are no box";
+}
+
+TEST_F(QueueTableTest, ReservationsSayWhoMayUseThem) {
+  put("top", R"({})");
+  put("a", R"({"parent":"top","namespaces":["n"]})");
+  const auto reserve = [&](const std::string& name, const std::string& who) {
+    auto object = read_reservation_object(fmt::format(
+        R"({{"metadata":{{"name":"{}"}},"spec":{{"start":"2027-01-01T00:00:00Z","end":"2027-01-02T00:00:00Z","amounts":[{{"amount":1}}],{}}}}})",
+        name, who));
+    table_.upsert(std::move(*object));
+    table_.settle();
+  };
+  reserve("r", R"("queue":"top")");
+  reserve("s", R"("namespaces":["m"])");
+  reserve("t", R"("queue":"nowhere")");
+  EXPECT_TRUE(table_.may_use("r", "n", "a").has_value());
+  EXPECT_THAT(table_.may_use("r", "n", kUnassignedQueue).error().text(), HasSubstr("is not for queue unassigned"));
+  EXPECT_THAT(table_.may_use("s", "n", "a").error().text(), HasSubstr("is not for namespace n"));
+  EXPECT_THAT(table_.may_use("t", "n", "a").error().text(), HasSubstr("there is no reservation t in force"));
+  EXPECT_THAT(table_.fault_of_reservation("t")->text(), HasSubstr("spec.queue: there is no queue nowhere in force"));
+  EXPECT_EQ(table_.config(fleet).reservations.size(), 2U);
+  EXPECT_TRUE(queueing::Queues::make(table_.config(fleet)).has_value());
+}
+
+}  // namespace
+}  // namespace heddle::controller

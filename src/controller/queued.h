@@ -1,0 +1,86 @@
+// The queues of the reconciler: the tree that is in force, the units of work in it, and the evictions under way. The
+// inside of the Reconciler; not for others.
+//
+// Nothing here is kept anywhere but in memory: the tree comes from the objects, the units from pods and claims. Units
+// that run are taken over in the order of their allocationTimestamp. An eviction under way at a restart is planned
+// anew; victims that are leaving by then are taken first.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "controller/queue_table.h"
+#include "engine/eviction.h"
+#include "queueing/preemption.h"
+#include "queueing/queueing.h"
+
+namespace heddle::controller {
+
+// Room that is being made, or was made, for a unit: nothing else is placed on the site until it is placed there.
+struct Hold {
+  std::string site;
+  std::vector<std::string> victims;
+  bool ready = false;  // all of them have gone
+};
+
+// A pod that has been asked to go.
+struct Departure {
+  std::string unit;  // the victim
+  std::string uid;   // of the pod
+  std::string why;   // for its event
+  bool accepted = false;
+  bool asked = false;  // a request is under way
+  int64_t ask_at = 0;  // monotonic
+  int failures = 0;
+};
+
+// A pod outside of all queues that could be evicted.
+struct PlainVictim {
+  queueing::Victim victim;
+  std::string uid;
+};
+
+// Of one meter of boxes.
+struct BoxRoom {
+  std::map<std::string, int64_t> available;  // devices by node that nobody holds, or borrowed work as boxes
+  int64_t intact = 0;                        // boxes that they make
+};
+
+struct Queued {
+  QueueTable table;
+  std::vector<engine::FleetPart> fleet;  // as the tree was built for
+  uint64_t built_version = 0;            // of the table; 0: not built
+  bool fleet_due = true;
+  std::optional<queueing::Queues> queues;              // nothing: no AcceleratorQueue
+  std::unique_ptr<queueing::Preemptions> preemptions;  // with queues
+  uint64_t version = 1;  // raised when something could start that could not before, apart from what the State says
+
+  std::map<std::string, std::vector<queueing::Portion>> asked;      // by claim spec
+  std::map<std::string, engine::VictimHoldings> holdings;           // by unit
+  std::map<std::string, std::set<std::string>> ghosts;              // unit whose pod is gone -> claims not free yet
+  std::map<std::string, std::string> ghost_of;                      // claim -> unit
+  std::map<std::string, Hold> holds;                                // by the unit that room is made for
+  std::map<std::string, Departure> departures;                      // by pod key
+  std::map<std::string, PlainVictim> plain;                         // by pod key
+  std::map<std::string, std::pair<std::string, size_t>> positions;  // unit -> queue, position; of the last count
+  std::map<std::string, size_t> started;                            // by queue, since then
+
+  std::vector<BoxRoom> rooms;  // by meter
+  bool rooms_stale = true;
+
+  int64_t woken_for = 0;  // unix nanoseconds: the next start or end of a reservation
+  bool status_dirty = false;
+  int64_t status_at = 0;  // monotonic
+  struct Written {
+    std::string text;
+    std::string condition;  // its status
+    Time since;
+  };
+  std::map<std::string, Written> written;  // "kind/name" -> status
+};
+
+}  // namespace heddle::controller
