@@ -11,6 +11,7 @@ namespace {
 
 using queueing::Phase;
 
+constexpr const char* kPosition = "Position";
 constexpr size_t kPositionsTold = 20;  // further behind, the exact number would change all the time
 
 std::string label_of(const model::Pod& pod, std::string_view name) {
@@ -350,6 +351,7 @@ void Reconciler::Impl::close_nodes(const PodRecord& record, engine::PlacementReq
 
 // Where it stands, behind the reasons why it does not start.
 void Reconciler::Impl::add_position(const PodRecord& record, Telling& telling) const {
+  std::erase_if(telling.reasons, [](const engine::Reason& reason) { return reason.code == kPosition; });  // told again
   if (!queued.queues || telling.outcome != "Waiting") return;
   const auto place = queued.positions.find(unit_id(record));
   if (place == queued.positions.end()) return;
@@ -358,7 +360,7 @@ void Reconciler::Impl::add_position(const PodRecord& record, Telling& telling) c
   const size_t position = counted - std::min(started == queued.started.end() ? 0 : started->second, counted - 1);
   const std::string where = position <= kPositionsTold ? fmt::format("number {}", position)
                                                        : fmt::format("behind more than {} others", kPositionsTold);
-  telling.reasons.push_back({"Position", fmt::format("{} in queue {}", where, queue)});
+  telling.reasons.push_back({kPosition, fmt::format("{} in queue {}", where, queue)});
 }
 
 void Reconciler::Impl::number_positions() {

@@ -87,6 +87,8 @@ TEST_F(ReconcilerQueuesTest, TheLimitHoldsAndIsSaidWithThePosition) {
   EXPECT_EQ(reason("p4"), "Limit");
   EXPECT_THAT(message("p4"), HasSubstr("queue a: the limit is 2 devices, 2 devices in use, 1 devices asked"));
   EXPECT_THAT(message("p4"), HasSubstr("number 2 in queue a"));
+  cluster.run(Duration::seconds(60));  // told again, when the numbers changed
+  EXPECT_THAT(message("p4"), ::testing::Not(HasSubstr("in queue a; number")));
   const Json status = cluster.api.queues["a"]["status"];
   EXPECT_EQ(status["running"], 2);
   EXPECT_EQ(status["waiting"], 2);

@@ -220,7 +220,7 @@ def test_a_disruption_budget_leads_to_another_victim(api, controller, ns, make_n
     node, a, _ = borrow(api, ns, make_node, make_queue)
     api.create("poddisruptionbudgets", {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
                                         "metadata": {"name": "keep", "namespace": ns},
-                                        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "b4"}}}})
+                                        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "b4"}}}})
     wait_until("the budget is in force", lambda: (api.get("poddisruptionbudgets", "keep", ns).get("status") or {}).get(
         "observedGeneration"), 30)
     api.create("pods", card_pod("mine", ns, node, a))
