@@ -1,5 +1,6 @@
 """Queues end to end: what their objects refuse, quota, reclaim, and what is said about all of it."""
 import threading
+import time
 
 import pytest
 import yaml
@@ -172,6 +173,9 @@ def borrow(api, ns, make_node, make_queue, labels=None):
     for number in range(1, 5):
         api.create("jobs", card_job(f"b{number}", ns, node, b))
         wait_until(f"b{number} is bound", lambda job=f"b{number}": objects.bound(pod_of(api, ns, job)), 60)
+        # The ledger's times are whole seconds: the next one is to be younger there, too.
+        bound_at = int(time.time())
+        wait_until("another second", lambda at=bound_at: int(time.time()) > at, 5)
     return node, a, b
 
 
