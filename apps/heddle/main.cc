@@ -36,6 +36,7 @@ struct Dispatch {
   int operator()(const RunArgs& args) const { return run(args, context); }
   int operator()(const PsArgs& args) const { return ps(args, context); }
   int operator()(const ExplainArgs& args) const { return explain(args, context); }
+  int operator()(const QueueArgs& args) const { return queue(args, context); }
   int operator()(const CancelArgs& args) const { return cancel(args, context); }
   int operator()(const DownArgs& args) const { return down(args, context); }
   int operator()(const UninstallArgs& args) const { return uninstall(args, context); }

@@ -22,6 +22,7 @@ struct Raw {
   RunArgs run;
   PsArgs ps;
   ExplainArgs explain;
+  QueueArgs queue;
   CancelArgs cancel;
   DownArgs down;
   UninstallArgs uninstall;
@@ -144,6 +145,17 @@ CLI::App* add_explain(CLI::App& app, Raw& raw) {
   verb->add_option("-o,--output", raw.output, "table or json")->check(one_of({"table", "json"}));
   add_state_dir(*verb, raw.explain.state_dir);
   verb->footer("Examples:\n  heddle explain 7\n  heddle explain -n research trainer-0");
+  return verb;
+}
+
+CLI::App* add_queue(CLI::App& app, Raw& raw) {
+  auto* verb =
+      app.add_subcommand("queue", "Show a cluster's queues: what they have, use and are guaranteed, and what waits");
+  verb->add_option("queue", raw.queue.name, "One queue, with what waits in it and below it (default: the whole tree)");
+  verb->add_option("--kubeconfig", raw.queue.kubeconfig,
+                   "How to reach the cluster (default: $KUBECONFIG, else ~/.kube/config)");
+  verb->add_option("-o,--output", raw.output, "table or json")->check(one_of({"table", "json"}));
+  verb->footer("Examples:\n  heddle queue\n  heddle queue research");
   return verb;
 }
 
@@ -542,6 +554,7 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   const auto* run = add_run(app, raw);
   const auto* ps = add_ps(app, raw);
   const auto* explain = add_explain(app, raw);
+  const auto* queue = add_queue(app, raw);
   const auto* cancel = add_cancel(app, raw);
   const auto* down = add_down(app, raw);
   const auto* uninstall = add_uninstall(app, raw);
@@ -571,13 +584,14 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   if (mark != words.end()) return usage_error("only `heddle run` takes a command behind --");
   const Output output = raw.output == "json" ? Output::kJson : Output::kTable;
   raw.ps.output = output;
-  raw.explain.output = output;
+  raw.explain.output = raw.queue.output = output;
   raw.guard.output = output;
   if (*up) return finish_up(raw);
   if (*guard) return Args(raw.guard);
   if (*probe) return Args(raw.guard_probe);
   if (*ps) return Args(raw.ps);
   if (*explain) return Args(raw.explain);
+  if (*queue) return Args(raw.queue);
   if (*cancel) return Args(raw.cancel);
   if (*down) return Args(raw.down);
   if (*uninstall) return finish_uninstall(raw);

@@ -43,6 +43,12 @@ struct ExplainArgs {
   Output output = Output::kTable;
 };
 
+struct QueueArgs {
+  std::string name;  // empty: all queues
+  std::string kubeconfig;
+  Output output = Output::kTable;
+};
+
 struct CancelArgs {
   std::string state_dir;
   std::string job;
@@ -129,9 +135,9 @@ struct VendorWorkerArgs {
   std::string driver_root;
 };
 
-using Args = std::variant<UpArgs, RunArgs, PsArgs, ExplainArgs, CancelArgs, DownArgs, UninstallArgs, TranslateArgs,
-                          MigrateArgs, AllocateArgs, PlanArgs, CelArgs, CatalogArgs, SimulateArgs, GuardArgs,
-                          GuardProbeArgs, VersionArgs, VendorWorkerArgs>;
+using Args = std::variant<UpArgs, RunArgs, PsArgs, ExplainArgs, QueueArgs, CancelArgs, DownArgs, UninstallArgs,
+                          TranslateArgs, MigrateArgs, AllocateArgs, PlanArgs, CelArgs, CatalogArgs, SimulateArgs,
+                          GuardArgs, GuardProbeArgs, VersionArgs, VendorWorkerArgs>;
 
 // Text to print instead of doing something: help (exit 0), or what is wrong with the command line (exit 1).
 struct Message {

@@ -20,6 +20,7 @@ int up(const UpArgs& args, const Context& context);
 int run(const RunArgs& args, const Context& context);
 int ps(const PsArgs& args, const Context& context);
 int explain(const ExplainArgs& args, const Context& context);
+int queue(const QueueArgs& args, const Context& context);
 int cancel(const CancelArgs& args, const Context& context);
 int down(const DownArgs& args, const Context& context);
 int uninstall(const UninstallArgs& args, const Context& context);

@@ -1,0 +1,44 @@
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "cli/queue_text.h"
+#include "cli/verbs.h"
+#include "kube/client.h"
+#include "kube/paths.h"
+
+namespace heddle::cli {
+namespace {
+
+Result<std::string> get(kube::Client& client, std::string path) {
+  kube::Request request;
+  request.path = std::move(path);
+  HEDDLE_TRY(auto response, client.call(std::move(request)));
+  return std::move(response.body);
+}
+
+Result<int> show(const QueueArgs& args, const Context& context) {
+  const SystemClock clock;
+  const Logger log("heddle", LogLevel::kError, clock);
+  HEDDLE_TRY(const auto config, cluster_config(args.kubeconfig, context));
+  HEDDLE_TRY(const auto client, kube::Client::create(config, {}, clock, log));
+  HEDDLE_TRY(const std::string queues, get(*client, kube::collection_path(kube::kAcceleratorQueues)));
+  HEDDLE_TRY(const std::string pods,
+             get(*client, kube::collection_path(kube::kPods) + "?fieldSelector=spec.nodeName%3D"));
+  HEDDLE_TRY(const std::string text, queue_text(queues, pods, args.name, args.output));
+  fmt::print("{}", text);
+  return 0;
+}
+
+}  // namespace
+
+int queue(const QueueArgs& args, const Context& context) {
+  const auto code = show(args, context);
+  if (!code && code.error().code == Code::kNotFound && !args.name.empty()) {
+    report(code.error());
+    return kNo;
+  }
+  return code ? *code : report(code.error());
+}
+
+}  // namespace heddle::cli
