@@ -225,8 +225,13 @@ def test_a_disruption_budget_leads_to_another_victim(api, controller, ns, make_n
     api.create("poddisruptionbudgets", {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
                                         "metadata": {"name": "keep", "namespace": ns},
                                         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "b4"}}}})
-    wait_until("the budget is in force", lambda: (api.get("poddisruptionbudgets", "keep", ns).get("status") or {}).get(
-        "observedGeneration"), 30)
+    # Pods that do not run are evicted whatever a budget says.
+    body = pod_of(api, ns, "b4")
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    api.patch("pods", body["metadata"]["name"], {"status": {"phase": "Running", "conditions": [
+        *(entry for entry in body["status"]["conditions"] if entry["type"] != "Ready"), ready]}}, ns, "status")
+    wait_until("the budget counts it", lambda: (api.get("poddisruptionbudgets", "keep", ns).get("status") or {}).get(
+        "currentHealthy") == 1, 30)
     api.create("pods", card_pod("mine", ns, node, a))
     reclaimed(api, ns, "mine")
     assert evicted(api, ns) == ["b3"]
