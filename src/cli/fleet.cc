@@ -104,7 +104,9 @@ class Reader {
     if (kind == "Pod") return add_pod(object);
     if (kind == "ResourceQuota") return add_quota(object);
     if (kind == "PersistentVolumeClaim") return keep(object, codec::parse_volume_claim, fleet_.volume_claims);
-    ++fleet_.ignored[kind];
+    HEDDLE_TRY(auto gang, parsed(object, object, "", controller::parse_gang_object));
+    if (!gang) ++fleet_.ignored[kind];
+    if (gang) fleet_.gang_objects.push_back(*std::move(gang));
     return {};
   }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "controller/gangs.h"
 #include "controller/quota.h"
 #include "model/claim.h"
 #include "model/device.h"
@@ -36,7 +37,8 @@ struct Fleet {
   std::map<std::string, controller::Quota> quotas;
   std::map<std::string, model::PersistentVolume> volumes;
   std::map<std::string, model::PersistentVolumeClaim> volume_claims;
-  std::map<std::string, int64_t> ignored;  // other kinds: how many
+  std::vector<controller::GangObject> gang_objects;  // PodGroups, JobSets and the like
+  std::map<std::string, int64_t> ignored;            // other kinds: how many
 };
 
 // Errors: kInvalidArgument; names the file, the object and the field.

@@ -14,8 +14,10 @@
 #include "codec/codec.h"
 #include "controller/ledger.h"
 #include "controller/objects.h"
+#include "controller/units.h"
 #include "dialects/translate.h"
 #include "dialects/wire_names.h"
+#include "engine/gang.h"
 
 namespace heddle::cli {
 namespace {
@@ -24,6 +26,7 @@ using Json = nlohmann::ordered_json;
 using engine::Reason;
 
 constexpr std::string_view kReviewUid = "00000000-0000-0000-0000-000000000000";
+constexpr const char* kTorn = "its claims are allocated on different nodes; clear the allocation of all but one";
 constexpr const char* kImplicitResource = "deviceclass.resource.kubernetes.io/";
 
 // One claim of a pod, as it is or as it would be made.
@@ -86,8 +89,16 @@ class Planner {
       order.emplace_back(std::tuple(-static_cast<int64_t>(pod.priority), pod.meta.created.unix_nanos, key), &entry);
     }
     std::sort(order.begin(), order.end());
+    for (const auto& [key, entry] : fleet_.pods) units_.upsert(entry.pod);
+    for (controller::GangObject& object : fleet_.gang_objects) units_.upsert_object(std::move(object));
+    std::set<std::string> decided;
     for (const auto& [rank, entry] : order) {
-      HEDDLE_CHECK_OK(decide(*entry));
+      const controller::Unit* unit = units_.unit_of(entry->pod.meta.key());
+      if (unit == nullptr || !unit->gang) {
+        HEDDLE_CHECK_OK(decide(*entry));
+      } else if (decided.insert(unit->id).second) {
+        HEDDLE_CHECK_OK(decide_gang(*unit));
+      }
     }
     for (const auto& [kind, count] : fleet_.ignored) {
       plan_.notes.push_back(fmt::format("{} {} object{} not looked at", count, kind, count == 1 ? "" : "s"));
@@ -128,12 +139,20 @@ class Planner {
   }
 
   Result<void> decide(FleetPod& entry) {
+    HEDDLE_TRY(auto wants, prepare(entry));
+    if (wants) place(entry.pod, std::move(*wants));
+    return {};
+  }
+
+  // What the pod wants, as the webhook leaves it. Nothing: it is told why it cannot be decided.
+  Result<std::optional<std::vector<Want>>> prepare(FleetPod& entry) {
+    using Prepared = std::optional<std::vector<Want>>;
     const auto translation = dialects::translate_pod(
         *rules_, entry.json,
         entry.pod.meta.uid.find('/') == std::string::npos ? entry.pod.meta.uid : std::string(kReviewUid));
     if (!translation) {
       pend(entry.pod, {{"Refused", translation.error().text()}});
-      return {};
+      return Prepared();
     }
     if (!translation->refusals.empty()) {
       std::vector<Reason> reasons;
@@ -141,16 +160,15 @@ class Planner {
         reasons.push_back({"Refused", refusal.field + ": " + refusal.message});
       }
       pend(entry.pod, std::move(reasons));
-      return {};
+      return Prepared();
     }
     if (needs_translation(*translation)) HEDDLE_CHECK_OK(apply(*translation, entry));
     Wants wants = wants_of(entry.pod, translation->requests);
     if (wants.blocked) {
       pend(entry.pod, {std::move(*wants.blocked)});
-      return {};
+      return Prepared();
     }
-    place(entry.pod, std::move(wants.claims));
-    return {};
+    return Prepared(std::move(wants.claims));
   }
 
   // The pod as the webhook leaves it.
@@ -263,27 +281,38 @@ class Planner {
 
   // --- placing ---
 
-  void place(model::Pod pod, std::vector<Want> wants) {
+  struct Asked {
     engine::PlacementRequest request;
-    request.pod = &pod;
-    request.volumes = volumes_of(pod);
-    if (!pod.nominated_node_name.empty()) request.preferred_node = pod.nominated_node_name;
     controller::DeviceUsage least;
-    std::string shape = engine::fit_signature(pod);
-    bool common = !request.preferred_node;
-    for (Want& want : wants) {
+    std::string shape;
+    bool common = true;  // equal shapes get equal answers
+    bool torn = false;   // its claims are on different nodes
+  };
+
+  // The pod is borrowed, and is tied to where its allocated claims are.
+  Asked ask_for(model::Pod& pod, const std::vector<Want>& wants) const {
+    Asked asked;
+    asked.request.pod = &pod;
+    asked.request.volumes = volumes_of(pod);
+    if (!pod.nominated_node_name.empty()) asked.request.preferred_node = pod.nominated_node_name;
+    asked.shape = engine::fit_signature(pod);
+    asked.common = !asked.request.preferred_node;
+    for (const Want& want : wants) {
       if (!want.claim.allocation) {
-        least += controller::least_usage(want.claim.spec);
-        shape += "\n" + codec::claim_spec_json(want.claim.spec);
-        request.claims.push_back({want.key, want.key, want.claim.spec});
+        asked.least += controller::least_usage(want.claim.spec);
+        asked.shape += "\n" + codec::claim_spec_json(want.claim.spec);
+        asked.request.claims.push_back({want.key, want.key, want.claim.spec});
         continue;
       }
-      common = false;
-      if (!tie_to(*want.claim.allocation, pod, request)) {
-        return pend(pod,
-                    {{"Repair", "its claims are allocated on different nodes; clear the allocation of all but one"}});
-      }
+      asked.common = false;
+      asked.torn = asked.torn || !tie_to(*want.claim.allocation, pod, asked.request);
     }
+    return asked;
+  }
+
+  void place(model::Pod pod, std::vector<Want> wants) {
+    const auto [request, least, shape, common, torn] = ask_for(pod, wants);
+    if (torn) return pend(pod, {{"Repair", kTorn}});
     const bool asks = least != controller::DeviceUsage{};
     if (asks) {
       if (auto zero = quotas_.forbidden(pod.meta.name_space, controller::scope_of(pod), least)) {
@@ -304,6 +333,87 @@ class Planner {
     // A pass only takes, so a "no" holds for every pod that asks the same.
     if (common) answers_.emplace(shape, reasons);
     pend(pod, reasons);
+  }
+
+  // --- gangs ---
+
+  // Members that could be decided, with copies of their pods that the request borrows.
+  struct Gang {
+    std::vector<std::unique_ptr<model::Pod>> pods;
+    std::vector<std::vector<Want>> wants;
+    engine::GangRequest request;
+    controller::DeviceUsage least;
+    int64_t placed = 0;  // before
+  };
+
+  Result<void> gather(const controller::Unit& unit, Gang& gang) {
+    gang.placed = unit.succeeded;
+    for (const std::string& key : unit.members) {
+      FleetPod& entry = fleet_.pods.at(key);
+      if (!entry.pod.node_name.empty()) {
+        ++gang.placed;
+        gang.request.fixed_nodes.push_back(entry.pod.node_name);
+        continue;
+      }
+      HEDDLE_TRY(auto wants, prepare(entry));
+      if (!wants) continue;
+      auto pod = std::make_unique<model::Pod>(entry.pod);
+      Asked asked = ask_for(*pod, *wants);
+      if (asked.torn) {
+        pend(*pod, {{"Repair", kTorn}});
+        continue;
+      }
+      gang.least += asked.least;
+      gang.request.members.push_back({std::move(asked.request), std::move(asked.shape)});
+      gang.pods.push_back(std::move(pod));
+      gang.wants.push_back(std::move(*wants));
+    }
+    return {};
+  }
+
+  void pend_gang(const Gang& gang, const std::vector<Reason>& reasons) {
+    for (const auto& pod : gang.pods) pend(*pod, reasons);
+  }
+
+  Result<void> decide_gang(const controller::Unit& unit) {
+    Gang gang;
+    HEDDLE_CHECK_OK(gather(unit, gang));
+    const auto waiting = static_cast<int64_t>(gang.pods.size());
+    const int64_t needed = unit.minimum - gang.placed;
+    if (unit.blocked || waiting < needed || waiting == 0) {
+      const std::string some = fmt::format("{} of the {} members that gang {} needs cannot be placed", needed - waiting,
+                                           unit.minimum, unit.name);
+      pend_gang(gang, {unit.blocked ? *unit.blocked : Reason{"GangIncomplete", some}});
+      return {};
+    }
+    if (auto zero = quotas_.forbidden(unit.name_space, controller::scope_of(*gang.pods[0]), gang.least)) {
+      pend_gang(gang, {{"Quota", std::move(*zero)}});
+      return {};
+    }
+    if (auto reason = over_quota(*gang.pods[0], gang.least)) {
+      pend_gang(gang, {std::move(*reason)});
+      return {};
+    }
+    gang.request.name = unit.name;
+    gang.request.minimum = std::clamp<int64_t>(needed, 1, waiting);
+    gang.request.required = unit.required;
+    gang.request.preferred = unit.preferred;
+    auto outcome = engine::place_gang(ledger_.state(), engine::default_topology(), gang.request, random_);
+    if (!outcome) {
+      pend_gang(gang, {{"Invalid", outcome.error().text()}});
+    } else if (auto* assigned = std::get_if<engine::GangAssigned>(&*outcome)) {
+      for (size_t i = 0; i < gang.pods.size(); ++i) {
+        if (assigned->members[i]) grant(*gang.pods[i], gang.wants[i], std::move(*assigned->members[i]));
+        if (!assigned->members[i])
+          pend(*gang.pods[i], {{"Capacity", fmt::format("gang {} has its minimum of {}; there is no room for this "
+                                                        "member",
+                                                        unit.name, unit.minimum)}});
+      }
+    } else {
+      const auto* waits = std::get_if<engine::Waiting>(&*outcome);
+      pend_gang(gang, waits != nullptr ? waits->reasons : std::get<engine::Infeasible>(*outcome).reasons);
+    }
+    return {};
   }
 
   // False when the pod is tied to another node already.
@@ -384,6 +494,7 @@ class Planner {
   Fleet fleet_;
   controller::Ledger ledger_;
   controller::QuotaTable quotas_;
+  controller::UnitTable units_;
   SeededRandom random_{1};
   std::set<std::string> plugin_resources_;              // that some node has
   std::map<std::string, model::ResourceClaim> claims_;  // of placed pods, allocated

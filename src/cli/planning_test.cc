@@ -107,6 +107,40 @@ TEST(PlanTest, PriorityThenAgeThenName) {
   EXPECT_EQ(plan.pending[1].name, "young");
 }
 
+TEST(PlanTest, AGangIsPlacedAsOneOrNotAtAll) {
+  const auto member = [](const std::string& name, const std::string& size) {
+    return pod_yaml(name, "nvidia.com/gpu: 1", "",
+                    ", labels: {heddle.dev/gang: g, heddle.dev/gang-size: '" + size + "'}");
+  };
+  Plan plan = plan_of(std::string(kFleet) + member("a", "2") + member("b", "2"));
+  EXPECT_THAT(placed(plan), ElementsAre("a on n1: gpu-0", "b on n1: gpu-1"));
+  plan = plan_of(std::string(kFleet) + member("a", "3") + member("b", "3") + pod_yaml("small", "nvidia.com/gpu: 1"));
+  EXPECT_THAT(placed(plan), ElementsAre("small on n1: gpu-0"));
+  EXPECT_THAT(pending(plan), ElementsAre("a GangIncomplete: waits for members of gang g: 2 of 3 are there",
+                                         "b GangIncomplete: waits for members of gang g: 2 of 3 are there"));
+  plan = plan_of(std::string(kFleet) + member("a", "3") + member("b", "3") + member("c", "3"));
+  EXPECT_TRUE(plan.placed.empty());
+  EXPECT_THAT(pending(plan),
+              testing::Each(HasSubstr("Gang: gang g needs 3 members at once; the fleet has room for 2 even when")));
+}
+
+TEST(PlanTest, TheSizeOfAGangComesFromItsObject) {
+  const auto member = [](const std::string& name) {
+    return pod_yaml(name, "nvidia.com/gpu: 1", "", ", labels: {jobset.sigs.k8s.io/jobset-name: j}");
+  };
+  const std::string fleet = std::string(kFleet) + member("a") + member("b");
+  EXPECT_THAT(pending(plan_of(fleet)), testing::Each(HasSubstr("GangSize: the size of gang j is not known")));
+  const Plan plan = plan_of(fleet + R"(
+---
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: j, namespace: ns}
+spec: {replicatedJobs: [{name: w, replicas: 2, template: {spec: {parallelism: 1}}}]}
+)");
+  EXPECT_THAT(placed(plan), ElementsAre("a on n1: gpu-0", "b on n1: gpu-1"));
+  EXPECT_TRUE(plan.notes.empty());
+}
+
 TEST(PlanTest, WhatRunsIsTaken) {
   const std::string running = R"(
 ---

@@ -118,6 +118,7 @@ model::Pod read_pod(const JsonValue& in) {
   pod.node_name = spec["nodeName"].text();
   pod.nominated_node_name = status["nominatedNodeName"].text();
   pod.scheduler_name = spec["schedulerName"].text();
+  pod.scheduling_group = spec["schedulingGroup"]["podGroupName"].text();
   pod.phase = status["phase"].text();
   pod.priority = read_priority(spec["priority"]);
   pod.priority_class = spec["priorityClassName"].text();

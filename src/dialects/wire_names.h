@@ -10,6 +10,15 @@ inline constexpr std::string_view kGate = "heddle.dev/placement";
 inline constexpr std::string_view kRequestAnnotation = "heddle.dev/request";
 // On a claim: what the hardware made of the request, in words.
 inline constexpr std::string_view kRoundingAnnotation = "heddle.dev/rounding";
+// Of a pod, each a label or an annotation (docs/gangs.md).
+inline constexpr std::string_view kGangKey = "heddle.dev/gang";
+inline constexpr std::string_view kGangSizeKey = "heddle.dev/gang-size";
+inline constexpr std::string_view kGangMinimumKey = "heddle.dev/gang-minimum";
+inline constexpr std::string_view kGangSubgroupKey = "heddle.dev/gang-subgroup";
+inline constexpr std::string_view kGangSubgroupMinimumKey = "heddle.dev/gang-subgroup-minimum";
+inline constexpr std::string_view kGangIndexKey = "heddle.dev/gang-index";
+inline constexpr std::string_view kTopologyRequiredKey = "heddle.dev/topology-required";
+inline constexpr std::string_view kTopologyPreferredKey = "heddle.dev/topology-preferred";
 inline constexpr std::string_view kManagedLabel = "heddle.dev/managed";
 inline constexpr std::string_view kAnyClass = "heddle";
 inline constexpr std::string_view kUuidAttribute = "accelerator.heddle.dev/uuid";

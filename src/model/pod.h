@@ -55,7 +55,8 @@ struct Pod {
   std::string node_name;            // spec.nodeName: bound
   std::string nominated_node_name;  // status
   std::string scheduler_name;
-  std::string phase;  // Pending, Running, Succeeded, Failed, Unknown
+  std::string scheduling_group;  // spec.schedulingGroup.podGroupName: a PodGroup of scheduling.k8s.io
+  std::string phase;             // Pending, Running, Succeeded, Failed, Unknown
   int32_t priority = 0;
   std::string priority_class;
   bool terminating = false;  // spec.activeDeadlineSeconds is set; not to be confused with meta.deleting

@@ -1,0 +1,292 @@
+#include "controller/gangs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "dialects/wire_names.h"
+
+namespace heddle::controller {
+namespace {
+
+using Json = nlohmann::json;
+using dialects::kGangIndexKey;
+using dialects::kGangKey;
+using dialects::kGangMinimumKey;
+using dialects::kGangSizeKey;
+using dialects::kGangSubgroupKey;
+using dialects::kGangSubgroupMinimumKey;
+using dialects::kTopologyPreferredKey;
+using dialects::kTopologyRequiredKey;
+
+constexpr int64_t kMostMembers = 1'000'000;
+
+std::optional<int64_t> whole_number(const std::string& text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// What a pod carries by name; an annotation before a label of the same name.
+class Marks {
+ public:
+  explicit Marks(const model::Pod& pod) : pod_(pod) {}
+
+  [[nodiscard]] const std::string* find(std::string_view key) const {
+    for (const auto* map : {&pod_.meta.annotations, &pod_.meta.labels}) {
+      const auto it = map->find(std::string(key));
+      if (it != map->end() && !it->second.empty()) return &it->second;
+    }
+    return nullptr;
+  }
+  [[nodiscard]] std::string text(std::string_view key) const {
+    const std::string* value = find(key);
+    return value == nullptr ? std::string() : *value;
+  }
+  // The number of members that a mark says; what is none goes into the declaration's problem.
+  std::optional<int64_t> count(std::string_view key, GangDeclaration& out) const {
+    const std::string* value = find(key);
+    if (value == nullptr) return std::nullopt;
+    const auto number = whole_number(*value);
+    if (number && *number >= 1 && *number <= kMostMembers) return number;
+    if (out.problem.empty()) {
+      out.problem = fmt::format("{}: \"{}\" is not a number of pods; write 1 to {}", key, *value, kMostMembers);
+    }
+    return std::nullopt;
+  }
+  [[nodiscard]] std::optional<int64_t> index(std::initializer_list<std::string_view> keys) const {
+    for (const std::string_view key : keys) {
+      if (const std::string* value = find(key)) {
+        if (const auto number = whole_number(*value); number && *number >= 0) return number;
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  const model::Pod& pod_;
+};
+
+std::string object_key(std::string_view kind, const model::Pod& pod, const std::string& name) {
+  return fmt::format("{} {}/{}", kind, pod.meta.name_space, name);
+}
+
+bool read_heddle(const Marks& marks, GangDeclaration& out) {
+  const std::string* name = marks.find(kGangKey);
+  if (name == nullptr) return false;
+  out.source = GangSource::kHeddle;
+  out.name = *name;
+  return true;
+}
+
+bool read_pod_group(const model::Pod& pod, GangDeclaration& out) {
+  if (pod.scheduling_group.empty()) return false;
+  out.source = GangSource::kPodGroup;
+  out.name = pod.scheduling_group;
+  out.object = object_key("scheduling.k8s.io/PodGroup", pod, out.name);
+  return true;
+}
+
+bool read_volcano(const model::Pod& pod, const Marks& marks, GangDeclaration& out) {
+  const std::string* name = marks.find("scheduling.k8s.io/group-name");
+  if (name == nullptr) name = marks.find("scheduling.volcano.sh/group-name");
+  if (name == nullptr) return false;
+  out.source = GangSource::kVolcano;
+  out.name = *name;
+  out.object = object_key("scheduling.volcano.sh/PodGroup", pod, out.name);
+  out.subgroup = marks.text("volcano.sh/task-spec");
+  out.minimum = marks.count("scheduling.volcano.sh/group-min-member", out);
+  return true;
+}
+
+bool read_coscheduling(const model::Pod& pod, const Marks& marks, GangDeclaration& out) {
+  for (const char* key :
+       {"scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling.sigs.k8s.io"}) {
+    const std::string* name = marks.find(key);
+    if (name == nullptr) continue;
+    out.source = GangSource::kCoscheduling;
+    out.name = *name;
+    out.object = object_key("scheduling.x-k8s.io/PodGroup", pod, out.name);
+    out.minimum = marks.count("pod-group.scheduling.sigs.k8s.io/min-available", out);
+    return true;
+  }
+  return false;
+}
+
+bool read_kueue(const Marks& marks, GangDeclaration& out) {
+  const std::string* name = marks.find("kueue.x-k8s.io/pod-group-name");
+  if (name == nullptr) return false;
+  out.source = GangSource::kKueue;
+  out.name = *name;
+  out.size = marks.count("kueue.x-k8s.io/pod-group-total-count", out);
+  return true;
+}
+
+bool read_leader_worker_set(const Marks& marks, GangDeclaration& out) {
+  const std::string* name = marks.find("leaderworkerset.sigs.k8s.io/name");
+  const std::string* group = marks.find("leaderworkerset.sigs.k8s.io/group-index");
+  if (name == nullptr || group == nullptr) return false;
+  out.source = GangSource::kLeaderWorkerSet;
+  // The pods of an update are another group than those that they replace.
+  const std::string revision = marks.text("leaderworkerset.sigs.k8s.io/template-revision-hash");
+  out.name = fmt::format("{}-{}{}{}", *name, *group, revision.empty() ? "" : "-", revision);
+  out.size = marks.count("leaderworkerset.sigs.k8s.io/size", out);
+  out.required = marks.text("leaderworkerset.sigs.k8s.io/exclusive-topology");
+  return true;
+}
+
+bool read_job_set(const model::Pod& pod, const Marks& marks, GangDeclaration& out) {
+  const std::string* name = marks.find("jobset.sigs.k8s.io/jobset-name");
+  if (name == nullptr) return false;
+  out.source = GangSource::kJobSet;
+  // A restart makes all pods anew while the old ones are still ending.
+  const std::string attempt = marks.text("jobset.sigs.k8s.io/restart-attempt");
+  out.name = attempt.empty() || attempt == "0" ? *name : *name + "-" + attempt;
+  out.object = object_key("jobset.x-k8s.io/JobSet", pod, *name);
+  out.subgroup = marks.text("jobset.sigs.k8s.io/replicatedjob-name");
+  return true;
+}
+
+bool read_kubeflow(const model::Pod& pod, const Marks& marks, GangDeclaration& out) {
+  const std::string* name = marks.find("training.kubeflow.org/job-name");
+  if (name == nullptr) return false;
+  out.source = GangSource::kKubeflow;
+  out.name = *name;
+  out.subgroup = marks.text("training.kubeflow.org/replica-type");
+  for (const model::OwnerReference& owner : pod.meta.owners) {
+    if (owner.controller && owner.api_version.starts_with("kubeflow.org/")) {
+      out.object = object_key("kubeflow.org/" + owner.kind, pod, owner.name);
+    }
+  }
+  return true;
+}
+
+// The rank: of the member in its Job, StatefulSet or group; where a gang has many Jobs, by Job first.
+std::optional<int64_t> rank_of(const Marks& marks) {
+  if (const auto own = marks.index({kGangIndexKey, "kueue.x-k8s.io/pod-group-pod-index"})) return own;
+  const auto member = marks.index({"leaderworkerset.sigs.k8s.io/worker-index", "training.kubeflow.org/replica-index",
+                                   "batch.kubernetes.io/job-completion-index", "volcano.sh/task-index",
+                                   "apps.kubernetes.io/pod-index"});
+  const auto job = marks.index({"jobset.sigs.k8s.io/job-global-index"});
+  if (!job) return member;
+  return *job * kMostMembers + member.value_or(0) % kMostMembers;
+}
+
+Json member(const Json& object, const char* name) {
+  if (!object.is_object()) return nullptr;
+  const auto it = object.find(name);
+  return it != object.end() ? *it : Json();
+}
+
+std::string text_of(const Json& object, const char* name) {
+  const Json value = member(object, name);
+  return value.is_string() ? value.get<std::string>() : std::string();
+}
+
+std::optional<int64_t> count_of(const Json& object, const char* name) {
+  const Json value = member(object, name);
+  if (!value.is_number_integer()) return std::nullopt;
+  const auto count = value.get<int64_t>();
+  if (count < 0 || count > kMostMembers) return std::nullopt;
+  return count;
+}
+
+void read_job_set_object(const Json& spec, GangObject& out) {
+  const Json jobs = member(spec, "replicatedJobs");
+  if (!jobs.is_array()) return;
+  int64_t size = 0;
+  for (const Json& job : jobs) {
+    const Json job_spec = member(member(job, "template"), "spec");
+    // As Kubernetes has it: one pod where nothing is said, and never more at once than are to complete.
+    const int64_t parallel = count_of(job_spec, "parallelism").value_or(1);
+    const int64_t complete = count_of(job_spec, "completions").value_or(parallel);
+    size += count_of(job, "replicas").value_or(1) * std::min(parallel, complete);
+  }
+  out.size = std::min(size, kMostMembers);
+}
+
+// pytorchReplicaSpecs, tfReplicaSpecs, mpiReplicaSpecs ...: role -> {replicas}.
+void read_kubeflow_object(const Json& spec, GangObject& out) {
+  if (!spec.is_object()) return;
+  int64_t size = 0;
+  for (const auto& [name, roles] : spec.items()) {
+    if (!name.ends_with("ReplicaSpecs") || !roles.is_object()) continue;
+    for (const auto& [role, replica] : roles.items()) size += count_of(replica, "replicas").value_or(1);
+  }
+  out.size = std::min(size, kMostMembers);
+  out.minimum = count_of(member(member(spec, "runPolicy"), "schedulingPolicy"), "minAvailable");
+}
+
+void read_pod_group_object(const Json& spec, GangObject& out) {
+  const Json policy = member(spec, "schedulingPolicy");
+  const Json gang = member(policy, "gang");
+  out.minimum = gang.is_object() ? count_of(gang, "minCount") : 1;
+  const Json topology = member(member(spec, "schedulingConstraints"), "topology");
+  if (topology.is_array() && !topology.empty()) out.required = text_of(topology.front(), "key");
+}
+
+}  // namespace
+
+std::string_view source_name(GangSource source) {
+  constexpr std::array<std::string_view, 8> kNames = {"heddle", "podgroup",        "volcano", "coscheduling",
+                                                      "kueue",  "leaderworkerset", "jobset",  "kubeflow"};
+  return kNames.at(static_cast<size_t>(source));
+}
+
+std::optional<GangDeclaration> gang_of(const model::Pod& pod) {
+  const Marks marks(pod);
+  GangDeclaration out;
+  const bool own = read_heddle(marks, out);
+  if (!own && marks.text(kGangSizeKey) == "1") return std::nullopt;
+  const bool any = own || read_pod_group(pod, out) || read_volcano(pod, marks, out) ||
+                   read_coscheduling(pod, marks, out) || read_kueue(marks, out) || read_leader_worker_set(marks, out) ||
+                   read_job_set(pod, marks, out) || read_kubeflow(pod, marks, out);
+  if (!any) return std::nullopt;
+  if (const auto size = marks.count(kGangSizeKey, out)) {
+    out.size = size;
+    out.minimum.reset();
+  }
+  if (const auto minimum = marks.count(kGangMinimumKey, out)) out.minimum = minimum;
+  if (const std::string* subgroup = marks.find(kGangSubgroupKey)) out.subgroup = *subgroup;
+  out.subgroup_minimum = marks.count(kGangSubgroupMinimumKey, out);
+  out.index = rank_of(marks);
+  if (const std::string* level = marks.find("kueue.x-k8s.io/podset-required-topology")) out.required = *level;
+  if (const std::string* level = marks.find("kueue.x-k8s.io/podset-preferred-topology")) out.preferred = *level;
+  if (const std::string* level = marks.find(kTopologyRequiredKey)) out.required = *level;
+  if (const std::string* level = marks.find(kTopologyPreferredKey)) out.preferred = *level;
+  return out;
+}
+
+Result<std::optional<GangObject>> parse_gang_object(std::string_view json) {
+  const Json object = Json::parse(json, nullptr, false);
+  if (!object.is_object()) return fail(Code::kInvalidArgument, "not a JSON object");
+  const std::string version = text_of(object, "apiVersion");
+  const std::string group = version.substr(0, version.find('/'));
+  const std::string kind = text_of(object, "kind");
+  const bool foreign_group = group == "scheduling.volcano.sh" || group == "scheduling.x-k8s.io";
+  const bool pod_group = kind == "PodGroup" && (foreign_group || group == "scheduling.k8s.io");
+  const bool job_set = kind == "JobSet" && group == "jobset.x-k8s.io";
+  if (!pod_group && !job_set && !(group == "kubeflow.org" && kind.ends_with("Job"))) return std::optional<GangObject>();
+  const Json metadata = member(object, "metadata");
+  const std::string name = text_of(metadata, "name");
+  if (name.empty()) return fail(Code::kInvalidArgument, "must be set", "metadata.name");
+  GangObject out;
+  out.key = fmt::format("{}/{} {}/{}", group, kind, text_of(metadata, "namespace"), name);
+  const Json spec = member(object, "spec");
+  if (pod_group && foreign_group) {
+    out.minimum = count_of(spec, "minMember").value_or(1);
+  } else if (pod_group) {
+    read_pod_group_object(spec, out);
+  } else if (job_set) {
+    read_job_set_object(spec, out);
+  } else {
+    read_kubeflow_object(spec, out);
+  }
+  return std::optional(std::move(out));
+}
+
+}  // namespace heddle::controller

@@ -1,0 +1,75 @@
+// Which gang a pod says it belongs to. Pure: a pod in, its declaration out.
+//
+// Where users declare gangs, in the order in which they are asked, and where the size comes from:
+//   Heddle           heddle.dev/gang (the name) with heddle.dev/gang-size; -minimum, -subgroup, -index beside it
+//   Kubernetes       spec.schedulingGroup.podGroupName; the PodGroup (scheduling.k8s.io) has the minimum
+//   Volcano          annotation scheduling.k8s.io/group-name or scheduling.volcano.sh/group-name; the minimum from
+//                    scheduling.volcano.sh/group-min-member, else from the PodGroup (scheduling.volcano.sh)
+//   coscheduling     label scheduling.x-k8s.io/pod-group or pod-group.scheduling.sigs.k8s.io[/name]; the minimum from
+//                    pod-group.scheduling.sigs.k8s.io/min-available, else from the PodGroup (scheduling.x-k8s.io)
+//   Kueue            label kueue.x-k8s.io/pod-group-name with annotation kueue.x-k8s.io/pod-group-total-count
+//   LeaderWorkerSet  one gang a group: labels .../name and .../group-index; annotation .../size
+//   JobSet           label .../jobset-name; the JobSet has the size
+//   Kubeflow         label training.kubeflow.org/job-name; the job has the size
+// heddle.dev/gang-size and -minimum on the pod win over every other source of a size, and heddle.dev/gang-size: "1"
+// without heddle.dev/gang says that the pod is alone whatever else it carries: for workloads whose pods are made one
+// after the other (LeaderWorkerSet with LeaderReady, JobSet with dependsOn), which would wait for each other for ever.
+// A size that is known neither from the pod nor from its object is not guessed: the pod waits and says so.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "model/pod.h"
+
+namespace heddle::controller {
+
+enum class GangSource {
+  kHeddle,
+  kPodGroup,
+  kVolcano,
+  kCoscheduling,
+  kKueue,
+  kLeaderWorkerSet,
+  kJobSet,
+  kKubeflow,
+};
+// "heddle", "podgroup", "volcano", "coscheduling", "kueue", "leaderworkerset", "jobset", "kubeflow".
+std::string_view source_name(GangSource source);
+
+struct GangDeclaration {
+  GangSource source = GangSource::kHeddle;
+  std::string name;      // inside namespace and source
+  std::string object;    // "group/Kind namespace/name" that has the size where the pod does not; may be empty
+  std::string subgroup;  // empty: the gang has one
+  std::optional<int64_t> size;
+  std::optional<int64_t> minimum;
+  std::optional<int64_t> subgroup_minimum;
+  std::optional<int64_t> index;  // rank among the members
+  // A level's name, or the node label that it goes by; empty: none.
+  std::string required;
+  std::string preferred;
+  std::string problem;  // a value that cannot be meant, with its field; then the pod waits
+  friend bool operator==(const GangDeclaration&, const GangDeclaration&) = default;
+};
+
+// Nothing: the pod is alone.
+std::optional<GangDeclaration> gang_of(const model::Pod& pod);
+
+// What an object says about the gang that carries its name.
+struct GangObject {
+  std::string key;  // as GangDeclaration::object
+  std::optional<int64_t> minimum;
+  std::optional<int64_t> size;
+  std::string required;
+  friend bool operator==(const GangObject&, const GangObject&) = default;
+};
+
+// PodGroups of the three groups (one of the policy "basic" has the minimum 1), JobSets, and the jobs of
+// kubeflow.org/v1. Nothing: another kind. Errors: kInvalidArgument for what is no object with a name.
+Result<std::optional<GangObject>> parse_gang_object(std::string_view json);
+
+}  // namespace heddle::controller

@@ -1,0 +1,102 @@
+// Units: what starts as one. A pod alone is a unit, and so is a gang; queues, quota, preemption and placement all speak
+// of units. Pure: pods and the objects that say the sizes of gangs in, units out; deterministic. One owner thread.
+//
+// For whoever places them:
+//   - Unit::id is what queues know a unit by; its demand is the sum over the `members` that still want something.
+//   - A unit with `blocked` is told that reason (every member that waits) and is not tried.
+//   - All waiting members of a gang are planned in one step, or none is; quota is asked once, with the sum.
+//   - A gang whose placed members reach its minimum already takes further members one by one (a replacement, or
+//   growth),
+//     in the topology domain of the others.
+// `heddle plan` places units so; the Reconciler still places pod by pod.
+//
+// Cost: upsert and remove O(log n) unless what a unit is made of changed; then its unit is made again when it is asked
+// for, O(members log members).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "controller/gangs.h"
+#include "engine/engine.h"
+#include "model/pod.h"
+
+namespace heddle::controller {
+
+struct Subgroup {
+  std::string name;
+  int64_t minimum = 0;  // of its own, besides the gang's
+  std::vector<std::string> members;
+};
+
+struct Unit {
+  std::string id;  // a pod alone: namespace/name; a gang: namespace/source/name
+  bool gang = false;
+  std::string name_space;
+  std::string name;  // of the pod or the gang
+  // Pod keys of what is there and neither finished nor being deleted: by rank, then creation, then key. Members that
+  // ask Heddle for nothing (a launcher) are among them.
+  std::vector<std::string> members;
+  int64_t succeeded = 0;            // members that have ended well; they count as there
+  int64_t minimum = 1;              // fewer never start
+  int64_t size = 1;                 // wanted; more members than that may come
+  std::vector<Subgroup> subgroups;  // by name; empty: members are not told apart
+  std::string required;             // topology level, by name or by the node label it goes by; empty: none
+  std::string preferred;
+  int32_t priority = 0;  // the highest of its members
+  Time submitted;        // of its first member
+  // Why it cannot be tried whatever is free: GangSize (not known), GangInvalid, GangIncomplete (members are missing).
+  std::optional<engine::Reason> blocked;
+
+  [[nodiscard]] int64_t present() const { return static_cast<int64_t>(members.size()) + succeeded; }
+};
+
+class UnitTable {
+ public:
+  // A pod that waits or runs, whether or not it asks for devices; one that is no member of a gang is a unit by itself.
+  void upsert(const model::Pod& pod);
+  void remove(const std::string& pod_key);
+  void upsert_object(GangObject object);
+  void remove_object(const std::string& key);
+
+  // The unit of a pod; null: the pod is not known. Good until the next change.
+  [[nodiscard]] const Unit* unit_of(const std::string& pod_key) const;
+  [[nodiscard]] const Unit* find(const std::string& id) const;
+  // Ids of the units that changed since the last call, in order; those that are gone are among them.
+  std::set<std::string> take_changed();
+
+ private:
+  struct Member {
+    std::string unit;  // id
+    std::optional<GangDeclaration> declaration;
+    Time created;
+    int32_t priority = 0;
+    bool live = true;
+    bool succeeded = false;
+    friend bool operator==(const Member&, const Member&) = default;
+  };
+  struct Entry {
+    std::set<std::string> pods;
+    Unit unit;
+    bool fresh = false;  // unit is as its pods say
+  };
+
+  void touch(const std::string& id);
+  void leave(const std::string& pod_key, const std::string& id);
+  void make(Entry& entry, const std::string& id) const;
+  void make_gang(const std::vector<const Member*>& present, Unit& unit) const;
+  [[nodiscard]] const GangObject* object_of(const GangDeclaration& declaration) const;
+
+  std::map<std::string, Member> members_;  // by pod key
+  mutable std::map<std::string, Entry> entries_;
+  std::map<std::string, GangObject> objects_;
+  std::map<std::string, std::set<std::string>> waiting_for_;  // object -> units that name it
+  std::set<std::string> changed_;
+};
+
+}  // namespace heddle::controller

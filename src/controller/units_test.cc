@@ -1,0 +1,168 @@
+#include "controller/units.h"
+
+#include <gtest/gtest.h>
+
+namespace heddle::controller {
+namespace {
+
+model::Pod member(const std::string& name, std::map<std::string, std::string> annotations, int64_t created = 1) {
+  model::Pod pod;
+  pod.meta.name_space = "ns";
+  pod.meta.name = name;
+  pod.meta.annotations = std::move(annotations);
+  pod.meta.created = Time{created};
+  pod.phase = "Pending";
+  return pod;
+}
+
+model::Pod gang_pod(const std::string& name, const std::string& size, int64_t created = 1) {
+  return member(name, {{"heddle.dev/gang", "g"}, {"heddle.dev/gang-size", size}}, created);
+}
+
+TEST(Units, APodAloneIsAUnit) {
+  UnitTable table;
+  model::Pod pod = member("p", {}, 7);
+  pod.priority = 5;
+  table.upsert(pod);
+  const Unit* unit = table.unit_of("ns/p");
+  ASSERT_NE(unit, nullptr);
+  EXPECT_EQ(unit->id, "ns/p");
+  EXPECT_FALSE(unit->gang);
+  EXPECT_EQ(unit->members, std::vector<std::string>{"ns/p"});
+  EXPECT_EQ(unit->priority, 5);
+  EXPECT_EQ(unit->submitted.unix_nanos, 7);
+  EXPECT_FALSE(unit->blocked);
+  table.remove("ns/p");
+  EXPECT_EQ(table.unit_of("ns/p"), nullptr);
+  EXPECT_EQ(table.find("ns/p"), nullptr);
+  EXPECT_EQ(table.take_changed(), std::set<std::string>{"ns/p"});
+}
+
+TEST(Units, AGangWaitsForItsMembersAndSaysHowManyAreThere) {
+  UnitTable table;
+  table.upsert(gang_pod("a", "3"));
+  table.upsert(gang_pod("b", "3"));
+  ASSERT_TRUE(table.unit_of("ns/a")->blocked);
+  EXPECT_EQ(table.unit_of("ns/a")->blocked->code, "GangIncomplete");
+  EXPECT_EQ(table.unit_of("ns/a")->blocked->message, "waits for members of gang g: 2 of 3 are there");
+  (void)table.take_changed();
+  table.upsert(gang_pod("c", "3"));
+  EXPECT_EQ(table.take_changed(), std::set<std::string>{"ns/heddle/g"});
+  const Unit* unit = table.unit_of("ns/c");
+  EXPECT_FALSE(unit->blocked);
+  EXPECT_EQ(unit, table.find("ns/heddle/g"));
+  EXPECT_EQ(unit->minimum, 3);
+  EXPECT_EQ(unit->members.size(), 3U);
+  table.upsert(gang_pod("c", "3"));
+  EXPECT_TRUE(table.take_changed().empty());  // nothing that a unit is made of changed
+}
+
+TEST(Units, WhoEndedWellCountsAsThereAndWhoFailedOrIsDeletedDoesNot) {
+  UnitTable table;
+  for (const char* name : {"a", "b", "c"}) table.upsert(gang_pod(name, "3"));
+  model::Pod done = gang_pod("a", "3");
+  done.phase = "Succeeded";
+  table.upsert(done);
+  EXPECT_FALSE(table.unit_of("ns/b")->blocked);
+  EXPECT_EQ(table.unit_of("ns/b")->members, (std::vector<std::string>{"ns/b", "ns/c"}));
+  model::Pod failed = gang_pod("b", "3");
+  failed.phase = "Failed";
+  table.upsert(failed);
+  ASSERT_TRUE(table.unit_of("ns/c")->blocked);
+  table.upsert(gang_pod("b2", "3", 5));
+  EXPECT_FALSE(table.unit_of("ns/c")->blocked);
+  model::Pod deleted = gang_pod("c", "3");
+  deleted.meta.deleting = true;
+  table.upsert(deleted);
+  EXPECT_TRUE(table.unit_of("ns/b2")->blocked);
+}
+
+TEST(Units, MembersAreInTheOrderOfTheirRanksThenOfTheirCreation) {
+  UnitTable table;
+  for (const auto& [name, index] : {std::pair{"a", "2"}, {"b", "0"}, {"c", "10"}}) {
+    table.upsert(
+        member(name, {{"heddle.dev/gang", "g"}, {"heddle.dev/gang-size", "5"}, {"heddle.dev/gang-index", index}}));
+  }
+  table.upsert(gang_pod("late", "5", 9));
+  table.upsert(gang_pod("zero", "5", 2));
+  EXPECT_EQ(table.unit_of("ns/a")->members, (std::vector<std::string>{"ns/b", "ns/a", "ns/c", "ns/zero", "ns/late"}));
+}
+
+TEST(Units, TheNewestMemberSaysTheSize) {
+  UnitTable table;
+  table.upsert(gang_pod("a", "1", 1));
+  EXPECT_FALSE(table.unit_of("ns/a")->blocked);
+  table.upsert(gang_pod("b", "3", 2));
+  EXPECT_EQ(table.unit_of("ns/a")->minimum, 3);
+  EXPECT_TRUE(table.unit_of("ns/a")->blocked);
+}
+
+TEST(Units, TheMinimumIsTheSizeUnlessItIsWritten) {
+  UnitTable table;
+  std::map<std::string, std::string> marks{
+      {"heddle.dev/gang", "g"}, {"heddle.dev/gang-size", "4"}, {"heddle.dev/gang-minimum", "2"}};
+  table.upsert(member("a", marks));
+  EXPECT_TRUE(table.unit_of("ns/a")->blocked);
+  table.upsert(member("b", marks));
+  EXPECT_FALSE(table.unit_of("ns/a")->blocked);
+  EXPECT_EQ(table.unit_of("ns/a")->minimum, 2);
+  EXPECT_EQ(table.unit_of("ns/a")->size, 4);
+  marks["heddle.dev/gang-minimum"] = "5";
+  table.upsert(member("c", marks, 2));
+  EXPECT_EQ(table.unit_of("ns/a")->blocked->code, "GangInvalid");
+}
+
+TEST(Units, ASizeThatIsNotKnownIsNotGuessed) {
+  UnitTable table;
+  const std::string object = "scheduling.volcano.sh/PodGroup ns/v";
+  table.upsert(member("a", {{"scheduling.k8s.io/group-name", "v"}}));
+  ASSERT_TRUE(table.unit_of("ns/a")->blocked);
+  EXPECT_EQ(table.unit_of("ns/a")->blocked->code, "GangSize");
+  EXPECT_NE(table.unit_of("ns/a")->blocked->message.find(object), std::string::npos);
+  (void)table.take_changed();
+  table.upsert_object({object, 2, {}, {}});
+  EXPECT_EQ(table.take_changed(), std::set<std::string>{"ns/volcano/v"});
+  EXPECT_EQ(table.unit_of("ns/a")->blocked->code, "GangIncomplete");
+  table.upsert(member("b", {{"scheduling.k8s.io/group-name", "v"}}));
+  EXPECT_FALSE(table.unit_of("ns/a")->blocked);
+  table.remove_object(object);
+  EXPECT_EQ(table.unit_of("ns/a")->blocked->code, "GangSize");
+}
+
+TEST(Units, SubgroupsHaveMinimaOfTheirOwn) {
+  UnitTable table;
+  const auto part = [](const std::string& name, const std::string& subgroup) {
+    return member(name, {{"heddle.dev/gang", "g"},
+                         {"heddle.dev/gang-size", "3"},
+                         {"heddle.dev/gang-minimum", "2"},
+                         {"heddle.dev/gang-subgroup", subgroup},
+                         {"heddle.dev/gang-subgroup-minimum", subgroup == "ps" ? "1" : "2"}});
+  };
+  table.upsert(part("p", "ps"));
+  table.upsert(part("w1", "w"));
+  ASSERT_TRUE(table.unit_of("ns/p")->blocked);
+  EXPECT_EQ(table.unit_of("ns/p")->blocked->message, "waits for members of gang g, subgroup w: 1 of 2 are there");
+  table.upsert(part("w2", "w"));
+  EXPECT_FALSE(table.unit_of("ns/p")->blocked);
+  ASSERT_EQ(table.unit_of("ns/p")->subgroups.size(), 2U);
+  EXPECT_EQ(table.unit_of("ns/p")->subgroups[1].members, (std::vector<std::string>{"ns/w1", "ns/w2"}));
+}
+
+TEST(Units, GangsOfOneNameFromTwoSourcesAreTwo) {
+  UnitTable table;
+  table.upsert(gang_pod("a", "1"));
+  table.upsert(member("b", {{"kueue.x-k8s.io/pod-group-name", "g"}, {"kueue.x-k8s.io/pod-group-total-count", "1"}}));
+  EXPECT_NE(table.unit_of("ns/a"), table.unit_of("ns/b"));
+}
+
+TEST(Units, AMemberThatChangesItsGangLeavesTheOldOne) {
+  UnitTable table;
+  table.upsert(gang_pod("a", "2"));
+  table.upsert(gang_pod("b", "2"));
+  table.upsert(member("b", {}));
+  EXPECT_TRUE(table.unit_of("ns/a")->blocked);
+  EXPECT_FALSE(table.unit_of("ns/b")->gang);
+}
+
+}  // namespace
+}  // namespace heddle::controller
