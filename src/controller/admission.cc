@@ -8,6 +8,7 @@
 #include "codec/admission.h"
 #include "codec/codec.h"
 #include "controller/base64.h"
+#include "controller/gangs.h"
 #include "dialects/container.h"
 #include "dialects/translate.h"
 #include "dialects/wire_names.h"
@@ -185,6 +186,23 @@ bool has_gate(const Json& pod) {
                                          [](const Json& gate) { return text_of(gate, "name") == dialects::kGate; });
 }
 
+// A gang over claims that users wrote is held back until all of it can start: its claims alone would not hold a member
+// whose claims happen to be allocated first. What turns out to have no claim on our devices is let go at once.
+bool is_gang_over_claims(const model::Pod& pod) {
+  return !pod.resource_claims.empty() && pod.node_name.empty() &&
+         !pod.meta.annotations.contains("kubernetes.io/config.mirror") && gang_of(pod).has_value();
+}
+
+std::string with_gate(const std::string& patch, const Json& pod) {
+  Json operations = patch.empty() ? Json::array() : Json::parse(patch, nullptr, false);
+  const Json gate = Json::object({{"name", dialects::kGate}});
+  const bool has_gates = member(member(pod, "spec"), "schedulingGates").is_array();
+  operations.push_back({{"op", "add"},
+                        {"path", has_gates ? "/spec/schedulingGates/-" : "/spec/schedulingGates"},
+                        {"value", has_gates ? gate : Json::array({gate})}});
+  return operations.dump();
+}
+
 // Resources that came after the translation (another webhook, no second call) would be handed to the stock scheduler.
 std::vector<std::string> untranslated(const catalog::Requests& rules, const Json& pod) {
   std::vector<std::string> out;
@@ -308,8 +326,7 @@ std::vector<std::string> check_class(const model::DeviceClass& device_class) {
 Result<AdmissionAnswer> mutate(std::string_view text, const AdmissionContext& context) {
   HEDDLE_TRY(const codec::AdmissionReview review, codec::parse_admission_review(text));
   if (review.kind != "Pod" || review.operation != "CREATE") return allow(review);
-  HEDDLE_TRY(const dialects::Translation translation,
-             dialects::translate_pod(*context.rules, review.object, review.uid));
+  HEDDLE_TRY(dialects::Translation translation, dialects::translate_pod(*context.rules, review.object, review.uid));
   std::vector<std::string> refused;
   refused.reserve(translation.refusals.size() + 1);
   for (const dialects::Refusal& refusal : translation.refusals)
@@ -321,6 +338,14 @@ Result<AdmissionAnswer> mutate(std::string_view text, const AdmissionContext& co
     if (const auto why = context.quotas->forbidden(review.name_space, scope_of(pod), asked)) refused.push_back(*why);
   }
   if (!refused.empty()) return refuse(review, refused);
+  if (translation.requests.empty()) {
+    const auto pod = codec::parse_pod(review.object);
+    const Json object = Json::parse(review.object, nullptr, false);
+    if (pod && is_gang_over_claims(*pod) && !has_gate(object) && !dialects::is_ignored(pod->meta.labels)) {
+      translation.json_patch = with_gate(translation.json_patch, object);
+      translation.changed = true;
+    }
+  }
   Json response{{"allowed", true}};
   for (const std::string& line : translation.warnings) response["warnings"].push_back(warning(line));
   for (const dialects::ContainerRequest& request : translation.requests) {

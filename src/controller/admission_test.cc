@@ -73,6 +73,29 @@ TEST(Mutate, LeavesTheRestAlone) {
             true);
 }
 
+TEST(Mutate, HoldsAGangOverClaimsThatUsersWrote) {
+  Json object = pod({{"cpu", "1"}});
+  object["spec"]["resourceClaims"] = Json::array({{{"name", "c"}, {"resourceClaimName", "mine"}}});
+  const auto gates = [](const Json& before) {
+    const Json got = response(mutate(review("Pod", before).dump(), context()));
+    if (!got.contains("patch")) return Json::array();
+    const Json after = before.patch(Json::parse(*base64_decode(got["patch"].get<std::string>())));
+    return after["spec"]["schedulingGates"];
+  };
+  const Json ours = Json::object({{"name", "heddle.dev/placement"}});
+  EXPECT_EQ(gates(object), Json::array());  // a pod alone is not held
+  object["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = "g";
+  EXPECT_EQ(gates(object), Json::array({ours}));
+  const Json other = Json::object({{"name", "example.com/other"}});
+  object["spec"]["schedulingGates"] = Json::array({other});
+  EXPECT_EQ(gates(object), Json::array({other, ours}));
+  object["spec"]["schedulingGates"] = Json::array({ours});
+  EXPECT_EQ(gates(object), Json::array());  // called again: nothing to change
+  object["spec"].erase("schedulingGates");
+  object["spec"].erase("resourceClaims");
+  EXPECT_EQ(gates(object), Json::array());
+}
+
 TEST(Mutate, RefusesWithFieldAndFix) {
   const Json got = response(mutate(review("Pod", pod({{"nvidia.com/gpumem", "16Gi"}})).dump(), context()));
   EXPECT_EQ(got["allowed"], false);

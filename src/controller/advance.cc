@@ -255,6 +255,11 @@ bool Reconciler::Impl::move_away(PodRecord& record, const Wants& wants) {
     tell(record,
          blocked("Repair", "Repair", fmt::format("node {}: {}; placing again (try {})", failed, why, record.tries)));
     if (record.tries > options.repair_tries) {
+      const auto [unit, gang] = gang_of_pod(record.pod.meta.key());
+      if (gang != nullptr && whole_members(*unit, *gang) <= unit->minimum) {
+        stand(record, Stand::kNone);
+        end_gang(*unit);
+      }
       record.failed_nodes.clear();
       record.failures = std::max(record.failures, 6);
       back_off(record);
@@ -334,6 +339,7 @@ void Reconciler::Impl::advance(PodRecord& record) {
   }
   if (pod.finished() || pod.meta.deleting) return settle(record);
   if (!pod.node_name.empty()) {
+    stand(record, Stand::kWhole);
     // kube-scheduler can be faster than our own answer about the gate: what was granted is still to be told.
     const Wants granted = record.granted_node.empty() ? wants_of(record) : Wants{};
     const bool whole =
@@ -346,25 +352,29 @@ void Reconciler::Impl::advance(PodRecord& record) {
   const Wants wants = wants_of(record);
   if (wants.blocked) {
     pending.erase(order_of(pod));
+    stand(record, Stand::kNone);
     tell(record, *wants.blocked);
     release_deleted(record, wants);
     return;
   }
   record.release_at = 0;
   if (wants.ours.empty()) {
+    stand(record, Stand::kWhole);
     if (gated(pod)) emit(&record, WriteKind::kUngatePod, {}, ungate_pod(pod));
     return settle(record);
   }
-  if (move_away(record, wants)) return;
-  if (write_planned(record, wants)) return;
+  if (move_away(record, wants)) return stand(record, Stand::kNone);
+  if (write_planned(record, wants)) return stand(record, Stand::kPlanned);
   const bool open =
       std::any_of(wants.ours.begin(), wants.ours.end(), [](const Want& want) { return !want.allocated(); });
+  stand(record, open ? Stand::kNone : Stand::kWhole);
   if (open) {
     pending.insert(order_of(pod));
     pass_due = pass_due || record.refused_version == 0 || record.refused_version != placement_version();
     return;
   }
   pending.erase(order_of(pod));
+  if (gated(pod) && !released(record)) return;
   grant(record, wants);
 }
 

@@ -114,7 +114,9 @@ void Reconciler::Impl::upsert_pod(model::Pod pod) {
   pod_uids[key] = pod.meta.uid;
   account_usage(pod);
   const bool has_annotation = pod.meta.annotations.contains(std::string(dialects::kRequestAnnotation));
-  if (known == nullptr && pod.resource_claims.empty() && !gated(pod)) {
+  const bool untracked = known == nullptr && pod.resource_claims.empty() && !gated(pod);
+  if (!untracked || gang_of(pod)) units.upsert(pod);
+  if (untracked) {
     note_plain_pod(pod);
     return notice_plain_pod(pod);
   }
@@ -144,6 +146,7 @@ void Reconciler::Impl::remove_pod(const std::string& key, const std::string& uid
   if (it == pod_uids.end() || (!uid.empty() && it->second != uid)) return;
   forget_usage(it->second);
   pod_uids.erase(it);
+  units.remove(key);
   unnoticed.erase(key);
   unnoticed_pods.erase(key);
   forget_plain_pod(key);
@@ -185,7 +188,7 @@ void Reconciler::Impl::finish(uint64_t id, Result<std::string> answer) {
   if (it == flights.end()) return;  // of an earlier leadership
   const Flight flight = std::move(it->second);
   flights.erase(it);
-  if (flight.kind == WriteKind::kEvictPod) return eviction_answered(flight.subject, answer);
+  if (flight.kind == WriteKind::kEvictPod && !flight.subject.empty()) return eviction_answered(flight.subject, answer);
   if (flight.kind == WriteKind::kQueueStatus) {
     if (!answer) queued.written.erase(flight.subject);
     return;
@@ -271,6 +274,10 @@ void Reconciler::Impl::reject(PodRecord& record, WriteKind kind, const std::stri
     record.told = {};  // told again once the gate is gone
     return;
   }
+  if (kind == WriteKind::kEvictPod) {
+    if (error.code != Code::kNotFound) back_off(record);  // a disruption budget may allow it later
+    return;
+  }
   if (kind == WriteKind::kUngatePod || kind == WriteKind::kReadPod) {
     if (error.code == Code::kNotFound) return;  // the watch will say so
     record.reread_pod = true;
@@ -285,6 +292,10 @@ void Reconciler::Impl::reject(PodRecord& record, WriteKind kind, const std::stri
   if (denied) {
     drop_plans(record);
     forget_usage(record.pod.meta.uid);
+    // The others of its gang hold nothing while this one may not.
+    const GangRef gang = gang_of_pod(record.pod.meta.key());
+    if (gang.state != nullptr && !gang_started(*gang.unit)) take_back(*gang.unit);
+    stand(record, Stand::kNone);
     const bool quota = error.message.find("exceeded quota") != std::string::npos;
     tell(record, {"Waiting", {{quota ? "Quota" : "Denied", "the API server refused the claim: " + error.message}}});
     record.failures = std::max(record.failures, 4);
@@ -310,6 +321,8 @@ void Reconciler::Impl::resign() {
   clearing_claims.clear();
   timers.clear();
   pending.clear();
+  gangs.clear();
+  stalled.clear();
   ledger.unplan_all();
   drop_queues();
   for (auto& [key, record] : pods) {

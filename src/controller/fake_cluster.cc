@@ -52,12 +52,14 @@ FakeCluster::FakeCluster()
       log_("test", LogLevel::kError, clock, 2) {}
 
 void FakeCluster::add_node(const std::string& name, int cards, int64_t memory_mib, const std::string& cpu,
-                           const std::string& model) {
+                           const std::string& model,
+                           const std::string& rack) {
   nodes_[name] = {{"metadata", {{"name", name}, {"labels", {{"kubernetes.io/hostname", name}}}}},
                   {"spec", Json::object()},
                   {"status",
                    {{"allocatable", {{"cpu", cpu}, {"memory", "256Gi"}, {"pods", "110"}}},
                     {"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}};
+  if (!rack.empty()) nodes_[name]["metadata"]["labels"]["heddle.dev/rack"] = rack;
   Json devices = Json::array();
   for (int i = 0; i < cards; ++i) devices.push_back(card(i, memory_mib, model));
   slices_[name] = {{"metadata", {{"name", name + "-heddle-nvidia-0"}}},
@@ -85,12 +87,19 @@ void FakeCluster::create_pod(const std::string& name, const Json& limits, const 
   create_pod(name, std::vector<Json>{limits}, extra_spec);
 }
 
+void FakeCluster::create_member(const std::string& name, int size, const Json& marks) {
+  Json annotations{{"heddle.dev/gang", "g"}, {"heddle.dev/gang-size", std::to_string(size)}};
+  annotations.update(marks);
+  create_pod(name, std::vector<Json>{{{"nvidia.com/gpu", "1"}}}, Json::object(), annotations);
+}
+
 void FakeCluster::create_pod(const std::string& name, const std::vector<Json>& limits_by_container,
-                             const Json& extra_spec) {
+                             const Json& extra_spec, const Json& annotations) {
   Json pod{{"apiVersion", "v1"},
            {"kind", "Pod"},
            {"metadata", {{"name", name}, {"namespace", kNamespace}}},
            {"spec", extra_spec}};
+  if (!annotations.empty()) pod["metadata"]["annotations"] = annotations;
   for (size_t i = 0; i < limits_by_container.size(); ++i) {
     pod["spec"]["containers"].push_back(
         {{"name", fmt::format("c{}", i)},
@@ -199,7 +208,32 @@ void FakeCluster::deliver() {
   }
 }
 
+// Before the gate of a member goes, enough members have all their claims written.
+void FakeCluster::check_gang(const Json& pod) {
+  const Json marks = pod["metadata"].value("annotations", Json::object());
+  if (!marks.contains("heddle.dev/gang")) return;
+  const int needed =
+      std::stoi(marks.value("heddle.dev/gang-minimum", marks.value("heddle.dev/gang-size", std::string("1"))));
+  int whole = 0;
+  for (const auto& [key, other] : api.pods()) {
+    const Json theirs = other["metadata"].value("annotations", Json::object());
+    if (theirs.value("heddle.dev/gang", "") != marks["heddle.dev/gang"]) continue;
+    const Json entries = other["spec"].value("resourceClaims", Json::array());
+    whole += std::all_of(entries.begin(), entries.end(), [&](const Json& entry) {
+      const auto claim = api.claims().find(key_of(claim_name(entry)));
+      return claim != api.claims().end() && claim->second["status"].contains("allocation");
+    });
+  }
+  if (whole < needed)
+    early_.push_back(fmt::format("{} starts while {} of {} members have devices",
+                                 pod["metadata"]["name"].get<std::string>(), whole, needed));
+}
+
 void FakeCluster::perform(const Write& write) {
+  if (write.kind == WriteKind::kUngatePod) {
+    const std::string name = write.request.path.substr(write.request.path.rfind('/') + 1);
+    if (api.pods().contains(key_of(name))) check_gang(api.pods().at(key_of(name)));
+  }
   const uint64_t number = is_telling(write.kind) || is_read(write.kind) ? 0 : ++writes;
   const Fault what = fault ? fault(write, number) : Fault::kNone;
   switch (what) {
@@ -292,7 +326,7 @@ void FakeCluster::run(Duration ahead) {
 }
 
 std::vector<std::string> FakeCluster::violations() const {
-  std::vector<std::string> out;
+  std::vector<std::string> out = early_;
   std::map<std::string, std::pair<int64_t, int64_t>> used;  // device -> MiB, cores
   for (const auto& [key, claim] : api.claims()) {
     const auto parsed = codec::parse_claim(claim.dump());

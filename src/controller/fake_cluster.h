@@ -47,9 +47,9 @@ class FakeApi {
  private:
   Result<std::string> on_claims(const kube::Request& request, const std::string& name_space, const std::string& name,
                                 const std::string& subresource);
+  Result<std::string> evict(const std::string& key, const Json& eviction);
   Result<std::string> put_status(Json& claim, const Json& wanted);
   Result<std::string> on_queues(const std::string& name, const Json& patch);
-  Result<std::string> evict(const std::string& key, const Json& eviction);
   Result<std::string> on_pods(const kube::Request& request, const std::string& key, const std::string& subresource);
 
   uint64_t version_ = 100;
@@ -76,13 +76,15 @@ class FakeCluster {
   FakeCluster();
 
   void add_node(const std::string& name, int cards, int64_t memory_mib = 81920, const std::string& cpu = "64",
-                const std::string& model = "");
+                const std::string& model = "", const std::string& rack = "");
   void remove_node(const std::string& name);
   void remove_slices(const std::string& node);
   // As it leaves the webhook: translated, gated, with the annotation.
   void create_pod(const std::string& name, const Json& limits, const Json& extra_spec = Json::object());
   void create_pod(const std::string& name, const std::vector<Json>& limits_by_container,
-                  const Json& extra_spec = Json::object());
+                  const Json& extra_spec = Json::object(), const Json& annotations = Json::object());
+  // A member of the gang "g", with one card; marks: further annotations.
+  void create_member(const std::string& name, int size, const Json& marks = Json::object());
   // A pod whose one container uses claims that the user wrote.
   void create_claim_pod(const std::string& name, const std::vector<std::string>& claims);
   void create_user_claim(const std::string& name, const Json& exactly);
@@ -103,7 +105,8 @@ class FakeCluster {
   // settle() and schedule() in turn until nothing changes.
   void run(Duration ahead = Duration::seconds(0));
 
-  // One device held beyond its capacity, a pod ungated too early, a claim that no pod owns: what must never be.
+  // One device held beyond its capacity, a pod ungated too early, a gang started before enough of it had its devices, a
+  // claim that no pod owns: what must never be.
   [[nodiscard]] std::vector<std::string> violations() const;
   [[nodiscard]] std::string node_of(const std::string& pod) const;  // bound to; empty: not bound
   [[nodiscard]] bool gated(const std::string& pod) const;
@@ -121,10 +124,12 @@ class FakeCluster {
 
  private:
   void deliver();
+  void check_gang(const Json& pod);
   void perform(const Write& write);
 
   std::shared_ptr<const catalog::Requests> rules_;
   Logger log_;
+  std::vector<std::string> early_;  // gangs that a member left too early
   std::map<std::string, Json> nodes_;
   std::map<std::string, Json> slices_;
   std::map<std::string, Quota> quotas_;

@@ -164,18 +164,7 @@ void Reconciler::Impl::place_pending() {
   std::map<std::string, engine::Outcome> answers;  // "no" for a shape holds for the whole pass: a pass only takes
   if (!std::exchange(pass_due, false) && passed_version == placement_version()) return;
   passed_version = placement_version();
-  const int64_t now = clock.monotonic_nanos();
-  const std::vector<Order> order(pending.begin(), pending.end());
-  for (const Order& entry : order) {
-    PodRecord* record = find(std::get<2>(entry));
-    if (record == nullptr) {
-      pending.erase(entry);
-      continue;
-    }
-    if (record->in_flight > 0 || record->retry_at > now) continue;
-    if (record->refused_version == placement_version() && record->refused_version != 0) continue;
-    place(*record, answers);
-  }
+  for (const Unit* unit : pending_units()) place_unit(*unit, answers);
 }
 
 // Two leaders, or a write that arrived late: the younger allocation that nobody runs on yet goes.

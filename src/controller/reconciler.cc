@@ -130,6 +130,13 @@ void Reconciler::remove_quota(const std::string& key) {
   impl_->quotas.remove(key);
 }
 
+void Reconciler::upsert_gang_object(GangObject object) {
+  impl_->units.upsert_object(std::move(object));
+}
+void Reconciler::remove_gang_object(const std::string& key) {
+  impl_->units.remove_object(key);
+}
+
 void Reconciler::lead() {
   impl_->leading = true;
   impl_->audit_due = impl_->pass_due = true;
@@ -156,6 +163,8 @@ std::vector<Write> Reconciler::run() {
     if (key == kQueueTimer) ++impl.queued.version;
     if (!key.empty() && impl.find(key) != nullptr) impl.dirty.insert(key);
   }
+  impl.units_changed();
+  impl.check_short_gangs();
   impl.check_vanished();
   impl.audit();
   impl.refresh_queues();
@@ -170,6 +179,7 @@ std::vector<Write> Reconciler::run() {
       impl.sync_queue(*record);
     }
     impl.place_pending();
+    if (impl.dirty.empty()) impl.check_stalled();
     if (impl.dirty.empty()) break;
   }
   impl.take_down_orphans();

@@ -20,11 +20,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "controller/gangs.h"
 #include "controller/ledger.h"
 #include "controller/queue_table.h"
 #include "controller/quota.h"
 #include "dialects/translate.h"
 #include "engine/engine.h"
+#include "engine/topology.h"
 #include "kube/client.h"
 #include "model/pod.h"
 
@@ -66,12 +68,14 @@ struct ReconcilerOptions {
   std::string driver = "accelerator.heddle.dev";
   std::string component = "heddle-controller";
   uint64_t seed = 1;
+  std::vector<engine::TopologyLevel> topology = engine::default_topology();
   int repair_tries = 5;                            // other nodes tried at once before a longer pause
   Duration first_backoff = Duration::millis(200);  // doubled up to
   Duration longest_backoff = Duration::seconds(30);
   Duration retry_audit = Duration::seconds(1);        // after a write that took an allocation back failed
   Duration orphan_grace = Duration::seconds(60);      // before a claim without its pod is taken down by us
   Duration vanished_grace = Duration::seconds(10);    // a device may be missing this long while an agent restarts
+  Duration gang_patience = Duration::seconds(300);    // a gang that started may be below its minimum for so long
   Duration message_interval = Duration::seconds(10);  // between two conditions of a pod with the same reason
 };
 
@@ -116,6 +120,9 @@ class Reconciler {
   void remove_reservation(const std::string& name);
   void upsert_namespace(const model::Namespace& name_space);
   void remove_namespace(const std::string& name);
+  // What says the size of gangs: PodGroups, JobSets and the like, where they are served.
+  void upsert_gang_object(GangObject object);
+  void remove_gang_object(const std::string& key);
 
   // Before this nothing is written. All watches must have delivered their first list, read after leadership began.
   void lead();

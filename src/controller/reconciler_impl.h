@@ -6,6 +6,8 @@
 
 #include "controller/queued.h"
 #include "controller/reconciler.h"
+#include "controller/units.h"
+#include "engine/gang.h"
 #include "kube/paths.h"
 
 namespace heddle::controller {
@@ -63,6 +65,36 @@ struct Wants {
   std::vector<std::string> deleted;         // claims made by us that someone deletes
 };
 
+// What is known of a gang besides its pods. Made again from what the API server shows, as each member is advanced.
+struct GangState {
+  std::set<std::string> planned;  // members with an allocation that is decided and not written
+  std::set<std::string> whole;    // members with all their claims allocated, whether their gate is gone or not
+  std::set<std::string> held;     // whole ones that wait with their gate for the others
+  int64_t without_devices = 0;    // members that ask Heddle for nothing
+  int64_t short_since = 0;        // monotonic: started once, and below its minimum since then; 0: it is not
+  std::string place;              // "rack r1": where it was put
+};
+
+struct GangRef {
+  const Unit* unit = nullptr;
+  GangState* state = nullptr;  // null: the pod is in no gang
+};
+
+// Where a member stands in its gang.
+enum class Stand { kNone, kPlanned, kWhole };
+
+// A gang as the engine is asked for it.
+struct GangAsk {
+  struct Member {
+    PodRecord* record = nullptr;
+    std::vector<Want> open;
+  };
+  engine::GangRequest request;
+  std::vector<Member> members;  // as request.members
+  DeviceUsage least;            // what all of it counts at least
+  int64_t missing = 0;          // of the minimum, beside what waits and what has its devices
+};
+
 struct Reconciler::Impl {
   Impl(ReconcilerOptions the_options, const Clock& the_clock, const Logger& the_log)
       : options(std::move(the_options)), clock(the_clock), log(the_log), random(options.seed), ledger(options.driver) {}
@@ -100,6 +132,29 @@ struct Reconciler::Impl {
   bool nominate(PodRecord& record, const std::string& node, Telling telling);
   void back_off(PodRecord& record);
   [[nodiscard]] bool ours(const model::ClaimSpec& spec) const;
+
+  // gang_placing.cc: units, and gangs among them
+  void units_changed();
+  void check_stalled();
+  void check_short_gangs();
+  [[nodiscard]] std::vector<const Unit*> pending_units();
+  void place_unit(const Unit& unit, std::map<std::string, engine::Outcome>& answers);
+  void place_gang(const Unit& unit);
+  std::optional<GangAsk> gang_ask(const Unit& unit);
+  void gang_assigned(const Unit& unit, GangAsk& ask, engine::GangAssigned& outcome);
+  void gang_refused(const Unit& unit, Telling telling);
+  void tell_gang(const Unit& unit, const Telling& telling);
+  void take_back(const Unit& unit);
+  void end_gang(const Unit& unit);
+  bool released(PodRecord& record);
+  void stand(const PodRecord& record, Stand now);
+  GangRef gang_of_pod(const std::string& pod_key);
+  [[nodiscard]] std::vector<PodRecord*> waiting_members(const Unit& unit);
+  [[nodiscard]] int64_t whole_members(const Unit& unit, const GangState& gang) const;
+  [[nodiscard]] bool gang_may_start(const Unit& unit, const GangState& gang) const;
+  [[nodiscard]] bool gang_started(const Unit& unit) const;
+  [[nodiscard]] bool gang_waits(const Unit& unit) const;
+  [[nodiscard]] std::string claims_node(const PodRecord& record) const;
 
   // placing.cc: the waiting pods, and what must be taken back
   void place_pending();
@@ -221,6 +276,9 @@ struct Reconciler::Impl {
 
   std::set<std::string> dirty;
   std::set<Order> pending;
+  UnitTable units;
+  std::map<std::string, GangState> gangs;  // by unit id
+  std::set<std::string> stalled;           // unit ids: members hold devices and wait for the others
   std::set<std::string> granted_unbound;
   std::set<std::pair<int64_t, std::string>> timers;  // monotonic; an empty key only wakes run()
   std::map<std::string, int64_t> orphans;            // claim -> since when

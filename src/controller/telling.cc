@@ -127,14 +127,22 @@ std::optional<std::string> Reconciler::Impl::explain_json(const std::string& key
   if (!record.pod.node_name.empty()) outcome = "Bound";
   if (record.pod.finished()) outcome = "Finished";
   if (outcome.empty()) outcome = "Pending";
-  const nlohmann::json answer{{"pod", key},
-                              {"outcome", outcome},
-                              {"node", record.pod.node_name.empty() ? record.granted_node : record.pod.node_name},
-                              {"reasons", reasons},
-                              {"claims", claims},
-                              {"gated", gated(record.pod)},
-                              {"tries", record.tries},
-                              {"failedNodes", record.failed_nodes}};
+  nlohmann::json answer{{"pod", key},
+                        {"outcome", outcome},
+                        {"node", record.pod.node_name.empty() ? record.granted_node : record.pod.node_name},
+                        {"reasons", reasons},
+                        {"claims", claims},
+                        {"gated", gated(record.pod)},
+                        {"tries", record.tries},
+                        {"failedNodes", record.failed_nodes}};
+  if (const Unit* unit = units.unit_of(key); unit != nullptr && unit->gang) {
+    const auto known = gangs.find(unit->id);
+    answer["gang"] = {{"name", unit->name},
+                      {"minimum", unit->minimum},
+                      {"present", unit->present()},
+                      {"withDevices", known == gangs.end() ? 0 : whole_members(*unit, known->second)},
+                      {"place", known == gangs.end() ? std::string() : known->second.place}};
+  }
   return answer.dump();
 }
 

@@ -50,7 +50,18 @@ object.metadata.?annotations.orValue({}).exists(k,
   k in {{ include "heddle.celList" .Values.webhook.annotations }} || {{ $prefixes }}.exists(p, k.startsWith(p)) ||
   k.matches({{ include "heddle.ourKeys" . }})) ||
 object.metadata.?labels.orValue({}).exists(k, k.startsWith('heddle.dev/')) ||
-object.spec.?schedulingGates.orValue([]).exists(g, g.name.startsWith('heddle.dev/'))
+object.spec.?schedulingGates.orValue([]).exists(g, g.name.startsWith('heddle.dev/')) ||
+({{ include "heddle.gangMatch" . }})
+{{- end -}}
+
+{{/* True for members of gangs, however declared, with claims that users wrote: those may be on Heddle's devices. */}}
+{{- define "heddle.gangMatch" -}}
+size(object.spec.?resourceClaims.orValue([])) > 0 && (object.spec.?schedulingGroup.?podGroupName.orValue('') != '' ||
+  [object.metadata.?labels.orValue({}), object.metadata.?annotations.orValue({})].exists(m, m.exists(k,
+    k in {{ include "heddle.celList" (list "scheduling.k8s.io/group-name" "scheduling.volcano.sh/group-name"
+      "scheduling.x-k8s.io/pod-group" "pod-group.scheduling.sigs.k8s.io/name" "pod-group.scheduling.sigs.k8s.io"
+      "kueue.x-k8s.io/pod-group-name" "leaderworkerset.sigs.k8s.io/name" "jobset.sigs.k8s.io/jobset-name"
+      "training.kubeflow.org/job-name") }})))
 {{- end -}}
 
 {{/* True for claims and templates that name Heddle's classes or its driver. */}}

@@ -1,0 +1,406 @@
+// Gangs in the Reconciler: placed as one, granted as one, taken back or ended as one.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codec/codec.h"
+#include "controller/objects.h"
+#include "controller/reconciler_impl.h"
+#include "engine/gang.h"
+
+namespace heddle::controller {
+namespace {
+
+Telling waits(std::vector<engine::Reason> reasons) {
+  return {"Waiting", std::move(reasons)};
+}
+
+bool bound(const model::Pod& pod) {
+  return !pod.node_name.empty();
+}
+
+const model::ClaimSpec& spec_of(const Want& want) {
+  return want.request != nullptr ? want.request->spec : want.claim->spec;
+}
+
+}  // namespace
+
+GangRef Reconciler::Impl::gang_of_pod(const std::string& pod_key) {
+  const Unit* unit = units.unit_of(pod_key);
+  // The queues know pods only: where there are queues, members start one by one.
+  if (unit == nullptr || !unit->gang || queued.queues) return {};
+  return {unit, &gangs[unit->id]};
+}
+
+void Reconciler::Impl::stand(const PodRecord& record, Stand now) {
+  const std::string key = record.pod.meta.key();
+  const auto [unit, gang] = gang_of_pod(key);
+  if (gang == nullptr) return;
+  gang->planned.erase(key);
+  gang->whole.erase(key);
+  if (now == Stand::kPlanned) gang->planned.insert(key);
+  if (now == Stand::kWhole) gang->whole.insert(key);
+  if (gang->held.empty() || !gang_may_start(*unit, *gang)) return;
+  for (const std::string& other : std::exchange(gang->held, {})) dirty.insert(other);
+}
+
+// Members that have all they ask for: devices, or nothing to ask for, or an end that was well.
+int64_t Reconciler::Impl::whole_members(const Unit& unit, const GangState& gang) const {
+  return static_cast<int64_t>(gang.whole.size()) + gang.without_devices + unit.succeeded;
+}
+
+// Every claim of the gang is written, as far as it was decided, and that is enough of it.
+bool Reconciler::Impl::gang_may_start(const Unit& unit, const GangState& gang) const {
+  if (!gang.planned.empty() || whole_members(unit, gang) < unit.minimum) return false;
+  return std::all_of(unit.subgroups.begin(), unit.subgroups.end(), [&](const Subgroup& subgroup) {
+    const auto whole = std::count_if(subgroup.members.begin(), subgroup.members.end(), [&](const std::string& key) {
+      return gang.whole.contains(key) || !pods.contains(key);
+    });
+    return whole >= subgroup.minimum;
+  });
+}
+
+// False: the pod has its devices, and waits for the others of its gang with its gate still there.
+bool Reconciler::Impl::released(PodRecord& record) {
+  const std::string key = record.pod.meta.key();
+  const auto [unit, gang] = gang_of_pod(key);
+  if (gang == nullptr) return true;
+  if (!gang_may_start(*unit, *gang)) {
+    // Not written to the pod: this changes with every member, and passes in moments.
+    record.telling =
+        waits({{"GangStarting", fmt::format("has its devices; gang {} starts when {} members have theirs: {} "
+                                            "so far",
+                                            unit->name, unit->minimum, whole_members(*unit, *gang))}});
+    gang->held.insert(key);
+    stalled.insert(unit->id);
+    return false;
+  }
+  gang->held.erase(key);
+  return true;
+}
+
+// Started gangs that have been below their minimum for too long.
+void Reconciler::Impl::check_short_gangs() {
+  for (auto& [id, gang] : gangs) {
+    if (gang.short_since == 0) continue;
+    const Unit* unit = units.find(id);
+    if (unit == nullptr || whole_members(*unit, gang) >= unit->minimum || !gang_started(*unit)) {
+      gang.short_since = 0;
+    } else if (clock.monotonic_nanos() - gang.short_since >= options.gang_patience.nanos) {
+      end_gang(*unit);
+    }
+  }
+}
+
+// Gangs of which a part has its devices while nothing is being done for the rest: what they have goes back.
+void Reconciler::Impl::check_stalled() {
+  for (const std::string& id : std::exchange(stalled, {})) {
+    const Unit* unit = units.find(id);
+    if (unit == nullptr || !unit->gang || gang_started(*unit)) continue;
+    const GangState& gang = gangs[id];
+    if (!gang.planned.empty() || gang.held.empty() || gang_may_start(*unit, gang)) continue;
+    const bool busy = std::any_of(unit->members.begin(), unit->members.end(), [&](const std::string& key) {
+      const PodRecord* record = find(key);
+      return record != nullptr &&
+             (record->in_flight > 0 || record->clearing || record->retry_at > clock.monotonic_nanos());
+    });
+    if (busy) {
+      stalled.insert(id);
+    } else if (!unit->blocked && gang_waits(*unit)) {
+      pass_due = true;  // the pass finds a place for the rest, or takes all of it back
+    } else {
+      take_back(*unit);
+    }
+  }
+}
+
+bool Reconciler::Impl::gang_waits(const Unit& unit) const {
+  return std::any_of(unit.members.begin(), unit.members.end(), [&](const std::string& key) {
+    const auto it = pods.find(key);
+    return it != pods.end() && pending.contains(order_of(it->second.pod));
+  });
+}
+
+// A member went past its gate: the gang was whole once, and what runs is not taken from it by force.
+bool Reconciler::Impl::gang_started(const Unit& unit) const {
+  return std::any_of(unit.members.begin(), unit.members.end(), [&](const std::string& key) {
+    const auto it = pods.find(key);
+    return it != pods.end() && !gated(it->second.pod) && (bound(it->second.pod) || !it->second.granted_node.empty());
+  });
+}
+
+void Reconciler::Impl::units_changed() {
+  if (queued.queues) {
+    for (const auto& [id, gang] : std::exchange(gangs, {})) dirty.insert(gang.held.begin(), gang.held.end());
+    stalled.clear();
+    units.take_changed();
+    return;
+  }
+  for (const std::string& id : units.take_changed()) {
+    const Unit* unit = units.find(id);
+    if (unit == nullptr) {
+      gangs.erase(id);
+      continue;
+    }
+    if (!unit->gang) continue;
+    GangState& gang = gangs[id];
+    const std::set<std::string> members(unit->members.begin(), unit->members.end());
+    for (auto* keys : {&gang.planned, &gang.whole, &gang.held})
+      std::erase_if(*keys, [&](const std::string& key) { return !members.contains(key); });
+    gang.without_devices = 0;
+    for (const std::string& key : unit->members) {
+      PodRecord* record = find(key);
+      if (record == nullptr) {
+        ++gang.without_devices;
+        continue;
+      }
+      record->refused_version = 0;
+      dirty.insert(key);
+    }
+    // A member left before the gang started: what the others have must not stand idle until another one comes.
+    if (unit->blocked && !(gang.planned.empty() && gang.whole.empty()) && !gang_started(*unit)) take_back(*unit);
+  }
+}
+
+// The units that could be tried now, each once. A gang is tried when no write of a member is under way.
+std::vector<const Unit*> Reconciler::Impl::pending_units() {
+  const int64_t now = clock.monotonic_nanos();
+  std::vector<const Unit*> ready;
+  std::set<std::string> seen;
+  for (const Order& entry : std::vector<Order>(pending.begin(), pending.end())) {
+    const PodRecord* record = find(std::get<2>(entry));
+    const Unit* unit = record == nullptr ? nullptr : units.unit_of(std::get<2>(entry));
+    if (unit == nullptr) {
+      pending.erase(entry);
+      continue;
+    }
+    if (!seen.insert(unit->id).second) continue;
+    bool busy = false;
+    bool news = false;
+    for (const std::string& key : unit->members) {
+      const PodRecord* member = find(key);
+      if (member == nullptr || bound(member->pod)) continue;
+      const bool waiting = pending.contains(order_of(member->pod));
+      busy = busy || member->in_flight > 0 || member->clearing || (waiting && member->retry_at > now);
+      news = news || (waiting && (member->refused_version == 0 || member->refused_version != placement_version()));
+    }
+    if (!busy && news) ready.push_back(unit);
+  }
+  std::stable_sort(ready.begin(), ready.end(), [](const Unit* a, const Unit* b) {
+    return std::tuple(-int64_t{a->priority}, a->submitted, a->id) <
+           std::tuple(-int64_t{b->priority}, b->submitted, b->id);
+  });
+  return ready;
+}
+
+void Reconciler::Impl::place_unit(const Unit& unit, std::map<std::string, engine::Outcome>& answers) {
+  if (unit.gang) return place_gang(unit);
+  if (PodRecord* record = find(unit.members.empty() ? unit.id : unit.members.front()); record != nullptr)
+    place(*record, answers);
+}
+
+std::vector<PodRecord*> Reconciler::Impl::waiting_members(const Unit& unit) {
+  std::vector<PodRecord*> waiting;
+  for (const std::string& key : unit.members) {
+    PodRecord* record = find(key);
+    if (record != nullptr && pending.contains(order_of(record->pod))) waiting.push_back(record);
+  }
+  return waiting;
+}
+
+void Reconciler::Impl::tell_gang(const Unit& unit, const Telling& telling) {
+  for (PodRecord* record : waiting_members(unit)) {
+    record->refused_version = placement_version();
+    tell(*record, Telling(telling));
+  }
+}
+
+// The gang cannot start as it is. What it has been given and does not use goes back; what is left of one that runs is
+// ended when that lasts too long.
+void Reconciler::Impl::gang_refused(const Unit& unit, Telling telling) {
+  const bool started = gang_started(unit);
+  GangState& gang = gangs[unit.id];
+  ++(telling.outcome == "Infeasible" ? stats.infeasible : stats.waiting);
+  if (!started && !(gang.whole.empty() && gang.planned.empty())) take_back(unit);
+  if (started && whole_members(unit, gang) < unit.minimum && gang.short_since == 0) {
+    gang.short_since = std::max<int64_t>(clock.monotonic_nanos(), 1);  // 0 says that it is not short
+    wake_at(gang.short_since + options.gang_patience.nanos, {});
+  }
+  tell_gang(unit, telling);
+  for (PodRecord* record : waiting_members(unit)) {
+    if (record->failed_nodes.empty()) continue;
+    record->failed_nodes.clear();
+    record->failures = std::max(record->failures, 5);
+    record->refused_version = 0;
+    back_off(*record);
+  }
+}
+
+// What is still to be placed, in rank order; nothing when something of it has to change first.
+std::optional<GangAsk> Reconciler::Impl::gang_ask(const Unit& unit) {
+  GangAsk ask;
+  ask.request.name = unit.name;
+  ask.request.required = unit.required;
+  ask.request.preferred = unit.preferred;
+  const GangState& gang = gangs[unit.id];
+  std::map<std::string, std::string> subgroup_of;
+  for (const Subgroup& subgroup : unit.subgroups) {
+    int64_t minimum = subgroup.minimum;
+    for (const std::string& key : subgroup.members) {
+      subgroup_of[key] = subgroup.name;
+      minimum -= gang.whole.contains(key) || !pods.contains(key) ? 1 : 0;
+    }
+    if (minimum > 0) ask.request.subgroup_minimum[subgroup.name] = minimum;
+  }
+  for (PodRecord* record : waiting_members(unit)) {
+    const std::string key = record->pod.meta.key();
+    const Wants wants = wants_of(*record);
+    engine::GangMember member;
+    GangAsk::Member asked;
+    asked.record = record;
+    member.request = request_of(*record, wants, asked.open);
+    member.shape = record->signature;
+    for (const Want& want : asked.open) {
+      if (want.request == nullptr) member.shape += codec::claim_spec_json(spec_of(want));
+      ask.least += least_usage(spec_of(want));
+    }
+    if (wants.blocked || asked.open.empty()) {
+      dirty.insert(key);
+      return std::nullopt;
+    }
+    if (const auto subgroup = subgroup_of.find(key); subgroup != subgroup_of.end()) member.subgroup = subgroup->second;
+    ask.request.members.push_back(std::move(member));
+    ask.members.push_back(std::move(asked));
+  }
+  for (const std::string& key : gang.whole) {
+    const PodRecord* record = find(key);
+    if (record == nullptr) continue;
+    const std::string node = bound(record->pod) ? record->pod.node_name : claims_node(*record);
+    if (!node.empty()) ask.request.fixed_nodes.push_back(node);
+  }
+  const int64_t needed = unit.minimum - whole_members(unit, gang);
+  ask.missing = needed - static_cast<int64_t>(ask.members.size());
+  ask.request.minimum = std::clamp<int64_t>(needed, 1, std::max<int64_t>(static_cast<int64_t>(ask.members.size()), 1));
+  return ask;
+}
+
+std::string Reconciler::Impl::claims_node(const PodRecord& record) const {
+  for (const Want& want : wants_of(record).ours) {
+    if (!want.allocated()) continue;
+    if (const auto node = model::allocated_node(*want.claim->allocation)) return *node;
+  }
+  return {};
+}
+
+void Reconciler::Impl::place_gang(const Unit& unit) {
+  if (unit.blocked) return gang_refused(unit, waits({*unit.blocked}));
+  std::optional<GangAsk> ask = gang_ask(unit);
+  if (!ask || ask->members.empty()) return;
+  if (ask->missing > 0) {
+    return gang_refused(
+        unit,
+        waits({{"GangIncomplete", fmt::format("{} of the {} members that gang {} needs cannot be placed yet; see their "
+                                              "conditions",
+                                              ask->missing, unit.minimum, unit.name)}}));
+  }
+  const model::Pod& first = ask->members.front().record->pod;
+  if (auto quota = over_quota(first, ask->least)) return gang_refused(unit, waits({std::move(*quota)}));
+  const int64_t start = clock.monotonic_nanos();
+  auto outcome = engine::place_gang(ledger.state(), options.topology, ask->request, random);
+  if (stats.place_nanos.size() < 100000) stats.place_nanos.push_back(clock.monotonic_nanos() - start);
+  if (!outcome) {
+    ++stats.refused;
+    return gang_refused(unit, {"Refused", {{"Invalid", outcome.error().text()}}});
+  }
+  if (auto* assigned = std::get_if<engine::GangAssigned>(&*outcome)) return gang_assigned(unit, *ask, *assigned);
+  if (auto* waiting = std::get_if<engine::Waiting>(&*outcome))
+    return gang_refused(unit, waits(std::move(waiting->reasons)));
+  gang_refused(unit, {"Infeasible", std::move(std::get<engine::Infeasible>(*outcome).reasons)});
+}
+
+// All of it is held before the first write goes out.
+void Reconciler::Impl::gang_assigned(const Unit& unit, GangAsk& ask, engine::GangAssigned& outcome) {
+  DeviceUsage asked;
+  for (size_t i = 0; i < ask.members.size(); ++i) {
+    if (!outcome.members[i]) continue;
+    for (size_t claim = 0; claim < ask.members[i].open.size(); ++claim)
+      asked += usage_of(spec_of(ask.members[i].open[claim]), outcome.members[i]->allocations[claim], options.driver);
+  }
+  if (auto quota = over_quota(ask.members.front().record->pod, asked))
+    return gang_refused(unit, waits({std::move(*quota)}));
+  GangState& gang = gangs[unit.id];
+  std::vector<PodRecord*> placed;
+  for (size_t i = 0; i < ask.members.size(); ++i) {
+    PodRecord& record = *ask.members[i].record;
+    if (!outcome.members[i]) {
+      record.refused_version = placement_version();
+      tell(record, waits({{"Capacity", fmt::format("gang {} has its minimum of {}; there is no room for this member",
+                                                   unit.name, unit.minimum)}}));
+      continue;
+    }
+    for (size_t claim = 0; claim < ask.members[i].open.size(); ++claim) {
+      const Want& want = ask.members[i].open[claim];
+      model::Allocation allocation = std::move(outcome.members[i]->allocations[claim]);
+      allocation.timestamp = clock.now();
+      ledger.plan(want.key, spec_of(want), std::move(allocation));
+    }
+    ++stats.assigned;
+    set_usage(record.pod, outcome.members[i]->node);
+    pending.erase(order_of(record.pod));
+    gang.planned.insert(record.pod.meta.key());
+    placed.push_back(&record);
+  }
+  if (!outcome.level.empty()) gang.place = fmt::format("{} {}", outcome.level, outcome.domain);
+  for (PodRecord* record : placed) advance(*record);
+}
+
+// Members that wait for their gate, or for kube-scheduler, give back what they have; none of them runs yet.
+void Reconciler::Impl::take_back(const Unit& unit) {
+  for (const std::string& key : unit.members) {
+    PodRecord* record = find(key);
+    if (record == nullptr || bound(record->pod)) continue;
+    if (!gangs[unit.id].planned.contains(key) && !gangs[unit.id].whole.contains(key)) continue;
+    drop_plans(*record);
+    forget_usage(record->pod.meta.uid);
+    stand(*record, Stand::kNone);
+    record->clearing = true;
+    record->granted_node.clear();
+    granted_unbound.erase(key);
+    dirty.insert(key);
+  }
+  gangs[unit.id].held.clear();
+}
+
+// Below its minimum for too long: as it is, it only keeps devices from others. All of it goes, by the Eviction API
+// where it runs, and its controller makes it anew.
+void Reconciler::Impl::end_gang(const Unit& unit) {
+  GangState& gang = gangs[unit.id];
+  // Asked again after a pause, where a disruption budget refused.
+  gang.short_since = clock.monotonic_nanos() - options.gang_patience.nanos + options.longest_backoff.nanos;
+  wake_at(clock.monotonic_nanos() + options.longest_backoff.nanos, {});
+  ++stats.repairs;
+  const bool runs = std::any_of(unit.members.begin(), unit.members.end(), [&](const std::string& key) {
+    const PodRecord* record = find(key);
+    return record != nullptr && bound(record->pod);
+  });
+  const std::string why = fmt::format(
+      "gang {} could not be brought back to its minimum of {}: {} have devices; {}", unit.name, unit.minimum,
+      whole_members(unit, gang),
+      runs ? "it is ended as a whole and starts again when its pods are made anew" : "all of it is placed again");
+  const Telling telling{"Repair", {{"Repair", why}}};
+  for (const std::string& key : unit.members) {
+    PodRecord* record = find(key);
+    if (record == nullptr) continue;
+    record->tries = 0;
+    record->failed_nodes.clear();
+    if (bound(record->pod) && record->in_flight == 0) {
+      emit(record, WriteKind::kEvictPod, {}, evict_pod(key, record->pod.meta.uid));
+      tell_event(record->pod, "HeddleRepair", why, "Warning");
+    } else if (!bound(record->pod)) {
+      tell(*record, Telling(telling));
+    }
+  }
+  take_back(unit);
+}
+
+}  // namespace heddle::controller
