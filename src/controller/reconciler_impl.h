@@ -276,9 +276,9 @@ struct Reconciler::Impl {
 
   std::set<std::string> dirty;
   std::set<Order> pending;
-  UnitTable units;
-  std::map<std::string, GangState> gangs;  // by unit id
-  std::set<std::string> stalled;           // unit ids: members hold devices and wait for the others
+  UnitTable units{UnknownSize::kOneByOne};  // the objects of frameworks are not watched
+  std::map<std::string, GangState> gangs;   // by unit id
+  std::set<std::string> stalled;            // unit ids: members hold devices and wait for the others
   std::set<std::string> granted_unbound;
   std::set<std::pair<int64_t, std::string>> timers;  // monotonic; an empty key only wakes run()
   std::map<std::string, int64_t> orphans;            // claim -> since when

@@ -175,6 +175,8 @@ void UnitTable::make_gang(const std::vector<const Member*>& present, Unit& unit)
     unit.blocked = engine::Reason{"GangInvalid", member->declaration->problem};
     return;
   }
+  const bool framework = said.source != GangSource::kHeddle && said.source != GangSource::kKueue;
+  if (!size && !minimum && framework && unknown_ == UnknownSize::kOneByOne) minimum = 1;
   if (!size && !minimum) {
     unit.blocked = size_unknown(said);
     return;

@@ -56,8 +56,14 @@ struct Unit {
   [[nodiscard]] int64_t present() const { return static_cast<int64_t>(members.size()) + succeeded; }
 };
 
+// Of a gang that a framework declares without a size on its pods, while the object that has it is not known. kWait: it
+// waits. kOneByOne: its minimum is 1, as without a gang; for who does not see those objects.
+enum class UnknownSize { kWait, kOneByOne };
+
 class UnitTable {
  public:
+  explicit UnitTable(UnknownSize unknown = UnknownSize::kWait) : unknown_(unknown) {}
+
   // A pod that waits or runs, whether or not it asks for devices; one that is no member of a gang is a unit by itself.
   void upsert(const model::Pod& pod);
   void remove(const std::string& pod_key);
@@ -92,6 +98,7 @@ class UnitTable {
   void make_gang(const std::vector<const Member*>& present, Unit& unit) const;
   [[nodiscard]] const GangObject* object_of(const GangDeclaration& declaration) const;
 
+  UnknownSize unknown_;
   std::map<std::string, Member> members_;  // by pod key
   mutable std::map<std::string, Entry> entries_;
   std::map<std::string, GangObject> objects_;
