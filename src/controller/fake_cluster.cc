@@ -52,8 +52,7 @@ FakeCluster::FakeCluster()
       log_("test", LogLevel::kError, clock, 2) {}
 
 void FakeCluster::add_node(const std::string& name, int cards, int64_t memory_mib, const std::string& cpu,
-                           const std::string& model,
-                           const std::string& rack) {
+                           const std::string& model, const std::string& rack) {
   nodes_[name] = {{"metadata", {{"name", name}, {"labels", {{"kubernetes.io/hostname", name}}}}},
                   {"spec", Json::object()},
                   {"status",
