@@ -46,10 +46,21 @@ auto read(const Json& object, Parse parse) {
   return parsed;
 }
 
+// Versions before v1beta2 write devices and requests in another form: read as v1 they would seem to have none.
+Result<void> check_version(const Json& object) {
+  const auto version = object.find("apiVersion");
+  if (version == object.end() || !version->is_string()) return {};
+  const auto text = version->get<std::string>();
+  if (!text.starts_with("resource.k8s.io/v1alpha") && text != "resource.k8s.io/v1beta1") return {};
+  return fail(Code::kInvalidArgument, text + " is not read; write resource.k8s.io/v1",
+              name_of(object) + ": apiVersion");
+}
+
 Result<void> add(Objects& objects, Json object, int depth) {
   if (!object.is_object() || !object.contains("kind") || !object["kind"].is_string()) {
     return fail(Code::kInvalidArgument, "an item of the input is not a Kubernetes object: it has no kind");
   }
+  HEDDLE_CHECK_OK(check_version(object));
   const auto kind = object["kind"].get<std::string>();
   if (kind == "Node") {
     HEDDLE_TRY(auto node, read(object, codec::parse_node));

@@ -118,6 +118,19 @@ TEST(AllocationRules, WithoutAdminAccessAskingForItIsAnErrorAndNotAskingIsNot) {
   EXPECT_EQ(run(slice("{name: a}") + claim("w", one("adminAccess: false"))), "a");
 }
 
+// Its devices would be read as devices without attributes, and the answer would be a silent "no".
+TEST(AllocationRules, ObjectsOfVersionsWithAnotherFormAreRefused) {
+  const std::string v1beta1 =
+      "---\napiVersion: resource.k8s.io/v1beta1\nkind: ResourceSlice\nmetadata: {name: s}\n"
+      "spec: {driver: d, nodeName: n, pool: {name: p, generation: 1, resourceSliceCount: 1}, "
+      "devices: [{name: a, basic: {}}]}\n";
+  EXPECT_EQ(run(v1beta1 + claim("w")),
+            "error: ResourceSlice/s: apiVersion: resource.k8s.io/v1beta1 is not read; write resource.k8s.io/v1");
+  std::string v1beta2 = slice("{name: a}") + claim("w");
+  v1beta2.insert(v1beta2.find("kind: ResourceSlice"), "apiVersion: resource.k8s.io/v1beta2\n");
+  EXPECT_EQ(run(v1beta2), "a");
+}
+
 TEST(KnownFaults, N133705AFullSharedDeviceDoesNotHideTheNext) {
   const std::string second = "{name: b, allowMultipleAllocations: true, capacity: {memory: {value: 10Gi}}}";
   const std::string full = std::string(kShare) + ", consumedCapacity: {memory: 10Gi}";
