@@ -71,6 +71,8 @@ Result<void> GangSearch::make_groups() {
     const GangMember& member = request_.members[i];
     std::string key = member.shape + "\n" + member.request.pinned_node.value_or("");
     for (const std::string& node : member.request.excluded_nodes) key += "\n-" + node;
+    for (const std::string& node : member.request.held_nodes) key += "\nh" + node;
+    for (const std::string& node : member.request.whole_nodes) key += "\nw" + node;
     const auto [at, added] = known.emplace(std::move(key), groups_.size());
     if (added) {
       HEDDLE_TRY(auto group, GangGroup::make(state_.inside(), member.request));

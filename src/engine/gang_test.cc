@@ -175,6 +175,22 @@ TEST_F(GangTest, MembersOfSeveralShapesGoTogether) {
   EXPECT_EQ(grant(gang(1, {})).size(), 0U);
 }
 
+// Members of one shape that may not go to the same nodes are not the same.
+TEST_F(GangTest, NodesThatAreHeldFromOneMemberAreHeldFromItAlone) {
+  add_node("n1", 1);
+  add_node("n2", 1);
+  for (const bool whole : {false, true}) {
+    GangRequest request = gang(2, {});
+    auto& barred = whole ? request.members[0].request.whole_nodes : request.members[0].request.held_nodes;
+    barred.insert("n1");
+    const GangOutcome outcome = place(request);
+    const auto* assigned = std::get_if<GangAssigned>(&outcome);
+    ASSERT_NE(assigned, nullptr);
+    EXPECT_EQ(assigned->members[0]->node, "n2");
+    EXPECT_EQ(assigned->members[1]->node, "n1");
+  }
+}
+
 TEST_F(GangTest, ASubgroupKeepsItsMinimum) {
   add_node("a", 3);
   GangRequest request = gang(5, {});
