@@ -1,4 +1,6 @@
 """Queues end to end: what their objects refuse, quota, reclaim, and what is said about all of it."""
+import json
+import subprocess
 import threading
 import time
 
@@ -7,7 +9,7 @@ import yaml
 
 from harness import objects
 from harness.api import refused
-from harness.heddle import REPOSITORY
+from harness.heddle import REPOSITORY, program
 from harness.process import wait_until
 from harness.tap import Tap
 
@@ -203,6 +205,12 @@ def test_quota_refusal_says_why_and_where_it_stands(api, controller, ns, make_no
     assert f"number 1 in queue {name}" in message, message
     shown = api.wait_for("acceleratorqueues", name, None, lambda body: body["status"].get("waiting") == 1, "counts it", 30)
     assert shown["status"]["usage"] == [{"name": "devices", "used": "1", "entitled": "0", "limit": "1"}], shown["status"]
+    config = controller.cluster.plane.kubeconfig("queues", api.token)
+    tree, one, absent = (subprocess.run([program("heddle"), "queue", *words, "--kubeconfig", config], capture_output=True, text=True,
+                                        check=False, timeout=60) for words in ([], [name, "-o", "json"], ["absent"]))
+    assert tree.returncode == 0 and name in tree.stdout, tree
+    assert one.returncode == 0 and json.loads(one.stdout) and "second" in one.stdout, one
+    assert absent.returncode == 2 and "absent" in absent.stderr, absent
     api.delete("pods", "first", ns, grace=0)
     api.wait_for("pods", "second", ns, objects.bound, "bound when the other has ended", 60)
 
