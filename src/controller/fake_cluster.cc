@@ -216,7 +216,7 @@ void FakeCluster::check_gang(const Json& pod) {
   int whole = 0;
   for (const auto& [key, other] : api.pods()) {
     const Json theirs = other["metadata"].value("annotations", Json::object());
-    if (theirs.value("heddle.dev/gang", "") != marks["heddle.dev/gang"]) continue;
+    if (theirs.value("heddle.dev/gang", "") != marks.value("heddle.dev/gang", "")) continue;
     const Json entries = other["spec"].value("resourceClaims", Json::array());
     whole += std::all_of(entries.begin(), entries.end(), [&](const Json& entry) {
       const auto claim = api.claims().find(key_of(claim_name(entry)));
