@@ -9,6 +9,7 @@
 #include "base/quantity.h"
 #include "codec/codec.h"
 #include "dialects/wire_names.h"
+#include "engine/demand.h"
 
 namespace heddle::controller {
 namespace {
@@ -35,24 +36,6 @@ int64_t measured(const DeviceUsage& usage, const dialects::Measure& measure) {
 }
 
 // "node-1/nvidia" -> "nvidia"
-std::string vendor_of_pool(const std::string& pool) {
-  const size_t slash = pool.rfind('/');
-  return slash == std::string::npos ? std::string() : pool.substr(slash + 1);
-}
-
-// "req/sub" is an alternative of a request.
-const model::DeviceSubRequest* find_request(const model::ClaimSpec& spec, const std::string& name) {
-  const size_t slash = name.find('/');
-  for (const model::DeviceRequest& request : spec.requests) {
-    if (request.name != name.substr(0, slash)) continue;
-    if (slash == std::string::npos) return request.exactly ? &*request.exactly : nullptr;
-    for (const model::DeviceSubRequest& alternative : request.first_available) {
-      if (alternative.name == name.substr(slash + 1)) return &alternative;
-    }
-  }
-  return nullptr;
-}
-
 void add(Amounts& sum, const Amounts& more) {
   sum.devices += more.devices;
   sum.memory_mib += more.memory_mib;
@@ -147,10 +130,10 @@ DeviceUsage usage_of(const model::ClaimSpec& spec, const model::Allocation& allo
   DeviceUsage out;
   for (const model::DeviceResult& result : allocation.results) {
     if (result.driver != driver || result.admin_access) continue;
-    const model::DeviceSubRequest* request = find_request(spec, result.request);
+    const model::DeviceSubRequest* request = engine::find_request(spec, result.request);
     std::string kind = request == nullptr ? std::string() : dialects::device_kind(*request);
     // A request for any device of ours is of the kind that it got.
-    if (kind.empty()) kind = vendor_of_pool(result.pool);
+    if (kind.empty()) kind = engine::vendor_of_pool(result.pool);
     Amounts one{1, capacity_of(result.consumed_capacity, "memory") >> 20,
                 capacity_of(result.consumed_capacity, "cores"), 0};
     for (const model::AllocatedConfig& entry : allocation.config) {

@@ -125,6 +125,16 @@ Portion portion_asked(const State::Impl& state, allocator::Alternative& alternat
   return portion;
 }
 
+Piece piece_granted(const model::DeviceResult& result, const Kind& kind, bool whole_asked) {
+  const auto& consumed = result.consumed_capacity;
+  const int64_t memory = consumed.contains("memory") ? amount(consumed, "memory") : kind.memory;
+  const int64_t cores = consumed.contains("cores") ? amount(consumed, "cores") : kAllCores;
+  const bool whole = result.share_id.empty() || whole_asked || cores >= kAllCores;
+  return {whole ? kWhole : part_of(memory, cores, kind), memory, cores};
+}
+
+}  // namespace
+
 const model::DeviceSubRequest* find_request(const model::ClaimSpec& spec, const std::string& name) {
   const size_t slash = name.find('/');
   for (const model::DeviceRequest& request : spec.requests) {
@@ -137,21 +147,10 @@ const model::DeviceSubRequest* find_request(const model::ClaimSpec& spec, const 
   return nullptr;
 }
 
-// "node-1/nvidia" -> "nvidia": of a device that is no longer published.
 std::string vendor_of_pool(const std::string& pool) {
   const size_t slash = pool.rfind('/');
   return slash == std::string::npos ? std::string() : pool.substr(slash + 1);
 }
-
-Piece piece_granted(const model::DeviceResult& result, const Kind& kind, bool whole_asked) {
-  const auto& consumed = result.consumed_capacity;
-  const int64_t memory = consumed.contains("memory") ? amount(consumed, "memory") : kind.memory;
-  const int64_t cores = consumed.contains("cores") ? amount(consumed, "cores") : kAllCores;
-  const bool whole = result.share_id.empty() || whole_asked || cores >= kAllCores;
-  return {whole ? kWhole : part_of(memory, cores, kind), memory, cores};
-}
-
-}  // namespace
 
 std::vector<FleetPart> fleet_of(const State& state, const std::string& device_class) {
   const State::Impl& inside = state.inside();

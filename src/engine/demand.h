@@ -38,4 +38,9 @@ Result<std::vector<queueing::Portion>> asked(const State& state, const ClaimRequ
 std::vector<queueing::Portion> granted(const State& state, const model::ClaimSpec& spec,
                                        const model::Allocation& allocation);
 
+// What a result's name stands for: "req", or "req/sub" for an alternative of a request. Null: the claim has no such.
+const model::DeviceSubRequest* find_request(const model::ClaimSpec& spec, const std::string& name);
+// "node-1/nvidia" -> "nvidia": of a device that is no longer published.
+std::string vendor_of_pool(const std::string& pool);
+
 }  // namespace heddle::engine
