@@ -64,8 +64,8 @@ std::int64_t monotonic_ns() {
   return time.tv_sec * 1'000'000'000 + time.tv_nsec;
 }
 
-std::string device_folder() {
-  const char* root = secure_getenv("NVSIM_ROOT");
+std::string device_folder(const Naming& names) {
+  const char* root = secure_getenv(names.root_variable);
   return std::string(root == nullptr ? "" : root) + "/dev";
 }
 
@@ -116,9 +116,9 @@ void SharedFile::close_in_child() {
   descriptor_ = -1;
 }
 
-std::unique_ptr<Card> Card::open(const std::string& folder, int minor) {
+std::unique_ptr<Card> Card::open(const std::string& folder, int minor, const Naming& names) {
   std::unique_ptr<Card> card(new Card());
-  if (card->file_.open(folder + "/nvidia" + std::to_string(minor), sizeof(CardState)) != 0) {
+  if (card->file_.open(folder + "/" + names.card + std::to_string(minor), sizeof(CardState)) != 0) {
     return nullptr;
   }
   if (card->state().magic != kCardMagic || card->state().version != kLayoutVersion) {
@@ -244,16 +244,16 @@ bool Card::lost() {
   return __atomic_load_n(&state().faults.lost, __ATOMIC_RELAXED) != 0;
 }
 
-int MachineView::open() {
-  const std::string folder = device_folder();
-  if (const int error = control_.open(folder + "/nvidiactl", sizeof(Machine)); error != 0) {
+int MachineView::open(const Naming& names) {
+  const std::string folder = device_folder(names);
+  if (const int error = control_.open(folder + "/" + names.control, sizeof(Machine)); error != 0) {
     return error;
   }
   if (machine().magic != kMachineMagic || machine().version != kLayoutVersion) {
     return EPROTO;
   }
   for (int minor = 0; minor < kMaxCards; ++minor) {
-    if (std::unique_ptr<Card> card = Card::open(folder, minor)) {
+    if (std::unique_ptr<Card> card = Card::open(folder, minor, names)) {
       cards_.push_back(std::move(card));
     }
   }

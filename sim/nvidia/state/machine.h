@@ -21,8 +21,16 @@ namespace nvsim {
 
 std::int64_t monotonic_ns();
 
-// <root>/dev, with root from the environment variable NVSIM_ROOT (empty: the real /dev).
-std::string device_folder();
+// How the files of a kind of machine are named. sim/ascend keeps its cards in the same state under other names.
+struct Naming {
+  const char* root_variable;
+  const char* control;
+  const char* card;  // before the minor number
+};
+inline constexpr Naming kNvidiaNames = {"NVSIM_ROOT", "nvidiactl", "nvidia"};
+
+// <root>/dev, with root from the environment variable of the names (empty: the real /dev).
+std::string device_folder(const Naming& names = kNvidiaNames);
 
 // A state file mapped shared. The descriptor sits high in the table, where programs that count descriptors or close
 // the low ones do not meet it.
@@ -52,7 +60,7 @@ class SharedFile {
 class Card {
  public:
   // Null when the file cannot be opened for reading and writing, or is no state file of this layout.
-  static std::unique_ptr<Card> open(const std::string& folder, int minor);
+  static std::unique_ptr<Card> open(const std::string& folder, int minor, const Naming& names = kNvidiaNames);
 
   CardState& state() { return *static_cast<CardState*>(file_.data()); }
   const CardConfig& config() { return state().config; }
@@ -104,8 +112,8 @@ class Card {
 // What this process can see of the machine.
 class MachineView {
  public:
-  // 0 or an errno of /dev/nvidiactl. Cards whose file cannot be opened are not there. Sorted by PCI address.
-  int open();
+  // 0 or an errno of the control file. Cards whose file cannot be opened are not there. Sorted by PCI address.
+  int open(const Naming& names = kNvidiaNames);
   Machine& machine() { return *static_cast<Machine*>(control_.data()); }
   const std::vector<std::unique_ptr<Card>>& cards() const { return cards_; }
   void close_in_child();

@@ -1,0 +1,377 @@
+// libdcmi.so: what a node's software asks about its NPUs.
+#include <ascend_abi/dcmi.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "state/npu.h"
+#include "state/schedule.h"
+
+#define ASCENDSIM_API extern "C" __attribute__((visibility("default")))
+
+namespace ascendsim {
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr unsigned kNoDevice = 0xFFFFFFFF;
+
+struct Library {
+  std::mutex mutex;
+  NpuView view;
+  bool opened = false;
+  bool ready = false;
+};
+
+Library& library() {
+  static Library* instance = new Library();
+  return *instance;
+}
+
+const NpuCard* find(int card, int device) {
+  for (const NpuCard& npu : library().view.cards()) {
+    if (npu.npu->card == card && npu.npu->device == device) {
+      return &npu;
+    }
+  }
+  return nullptr;
+}
+
+// Runs `body(NpuCard)` for a device that answers.
+template <typename Body>
+int with_npu(int card, int device, Body body) {
+  if (!library().ready) {
+    return DCMI_ERR_CODE_NOT_READY;
+  }
+  const NpuCard* npu = find(card, device);
+  if (npu == nullptr) {
+    return DCMI_ERR_CODE_DEVICE_NOT_EXIST;
+  }
+  return npu->card->lost() ? DCMI_ERR_CODE_NOT_READY : body(*npu);
+}
+
+template <std::size_t Size>
+void copy_text(unsigned char (&out)[Size], const std::string& text) {
+  std::memset(out, 0, Size);
+  std::memcpy(out, text.data(), std::min(text.size(), Size - 1));
+}
+
+unsigned load_percent(Card& card) {
+  const Card::Lock lock(card);
+  return nvsim::busy_percent(card.state().schedule.buckets, lock.now(), kSecond);
+}
+
+int between(Card& card, std::uint32_t idle, std::uint32_t busy) {
+  return static_cast<int>(idle + (busy - idle) * load_percent(card) / 100);
+}
+
+std::uint64_t used_mib(Card& card) {
+  const Card::Lock lock(card);
+  return (card.used_bytes() + card.config().memory_reserved_bytes) >> 20U;
+}
+
+}  // namespace
+}  // namespace ascendsim
+
+using ascendsim::Card;
+using ascendsim::library;
+using ascendsim::NpuCard;
+using ascendsim::with_npu;
+
+ASCENDSIM_API int dcmi_init() {
+  ascendsim::Library& self = library();
+  const std::lock_guard guard(self.mutex);
+  if (!self.opened) {
+    if (self.view.open() != 0) {
+      return DCMI_ERR_CODE_DEVICE_NOT_EXIST;
+    }
+    self.opened = true;
+  }
+  if (const int fault = self.view.machine().machine.init_fault; fault != 0) {
+    return fault;
+  }
+  self.ready = true;
+  return DCMI_OK;
+}
+
+ASCENDSIM_API int dcmi_get_card_list(int* card_num, int* card_list, int list_len) {
+  if (card_num == nullptr || card_list == nullptr || list_len <= 0) {
+    return DCMI_ERR_CODE_INVALID_PARAMETER;
+  }
+  if (!library().ready) {
+    return DCMI_ERR_CODE_NOT_READY;
+  }
+  std::set<int> cards;
+  for (const NpuCard& npu : library().view.cards()) {
+    cards.insert(npu.npu->card);
+  }
+  *card_num = 0;
+  for (const int card : cards) {
+    if (*card_num < list_len) {
+      card_list[(*card_num)++] = card;
+    }
+  }
+  return DCMI_OK;
+}
+
+ASCENDSIM_API int dcmi_get_device_id_in_card(int card_id, int* device_id_max, int* mcu_id, int* cpu_id) {
+  if (device_id_max == nullptr || mcu_id == nullptr || cpu_id == nullptr) {
+    return DCMI_ERR_CODE_INVALID_PARAMETER;
+  }
+  if (!library().ready) {
+    return DCMI_ERR_CODE_NOT_READY;
+  }
+  *device_id_max = 0;
+  *mcu_id = *cpu_id = -1;
+  for (const NpuCard& npu : library().view.cards()) {
+    if (npu.npu->card == card_id) {
+      *device_id_max = std::max(*device_id_max, npu.npu->device + 1);
+    }
+  }
+  *mcu_id = *device_id_max;  // the card's controller has the number behind the chips
+  return *device_id_max != 0 ? DCMI_OK : DCMI_ERR_CODE_DEVICE_NOT_EXIST;
+}
+
+ASCENDSIM_API int dcmi_get_device_num_in_card(int card_id, int* device_num) {
+  int mcu = 0, cpu = 0;
+  return dcmi_get_device_id_in_card(card_id, device_num, &mcu, &cpu);
+}
+
+ASCENDSIM_API int dcmi_get_device_type(int card_id, int device_id, dcmi_unit_type* device_type) {
+  int chips = 0, mcu = -1, cpu = -1;
+  if (device_type == nullptr) {
+    return DCMI_ERR_CODE_INVALID_PARAMETER;
+  }
+  if (const int code = dcmi_get_device_id_in_card(card_id, &chips, &mcu, &cpu); code != DCMI_OK) {
+    return code;
+  }
+  if (device_id != mcu && ascendsim::find(card_id, device_id) == nullptr) {
+    return DCMI_ERR_CODE_DEVICE_NOT_EXIST;
+  }
+  *device_type = device_id == mcu ? MCU_TYPE : NPU_TYPE;
+  return DCMI_OK;
+}
+
+ASCENDSIM_API int dcmi_get_device_logic_id(int* device_logic_id, int card_id, int device_id) {
+  const NpuCard* npu = library().ready ? ascendsim::find(card_id, device_id) : nullptr;
+  if (npu == nullptr || device_logic_id == nullptr) {
+    return DCMI_ERR_CODE_DEVICE_NOT_EXIST;
+  }
+  *device_logic_id = npu->npu->logic;
+  return DCMI_OK;
+}
+
+ASCENDSIM_API int dcmi_get_device_phyid_from_logicid(unsigned int logicid, unsigned int* phyid) {
+  for (const NpuCard& npu : library().view.cards()) {
+    if (npu.npu->logic == static_cast<int>(logicid) && phyid != nullptr) {
+      *phyid = npu.card->config().minor;
+      return DCMI_OK;
+    }
+  }
+  return DCMI_ERR_CODE_DEVICE_NOT_EXIST;
+}
+
+ASCENDSIM_API int dcmi_get_device_logicid_from_phyid(unsigned int phyid, unsigned int* logicid) {
+  for (const NpuCard& npu : library().view.cards()) {
+    if (npu.card->config().minor == phyid && logicid != nullptr) {
+      *logicid = static_cast<unsigned>(npu.npu->logic);
+      return DCMI_OK;
+    }
+  }
+  return DCMI_ERR_CODE_DEVICE_NOT_EXIST;
+}
+
+ASCENDSIM_API int dcmi_get_card_id_device_id_from_phyid(int* card_id, int* device_id, unsigned int device_phy_id) {
+  for (const NpuCard& npu : library().view.cards()) {
+    if (npu.card->config().minor == device_phy_id && card_id != nullptr && device_id != nullptr) {
+      *card_id = npu.npu->card;
+      *device_id = npu.npu->device;
+      return DCMI_OK;
+    }
+  }
+  return DCMI_ERR_CODE_DEVICE_NOT_EXIST;
+}
+
+ASCENDSIM_API int dcmi_get_device_chip_info_v2(int card_id, int device_id, dcmi_chip_info_v2* info) {
+  return with_npu(card_id, device_id, [&](const NpuCard& npu) {
+    ascendsim::copy_text(info->chip_type, "Ascend");
+    ascendsim::copy_text(info->chip_name, npu.card->config().name);
+    ascendsim::copy_text(info->chip_ver, "V1");
+    ascendsim::copy_text(info->npu_name, npu.npu->npu_name);
+    info->aicore_cnt = npu.card->config().sms;
+    return DCMI_OK;
+  });
+}
+
+ASCENDSIM_API int dcmi_get_device_chip_info(int card_id, int device_id, dcmi_chip_info* info) {
+  dcmi_chip_info_v2 all{};
+  const int code = dcmi_get_device_chip_info_v2(card_id, device_id, &all);
+  if (code == DCMI_OK) {
+    std::memcpy(info, &all, sizeof(*info));
+  }
+  return code;
+}
+
+ASCENDSIM_API int dcmi_get_device_pcie_info_v2(int card_id, int device_id, dcmi_pcie_info_all* info) {
+  return with_npu(card_id, device_id, [&](const NpuCard& npu) {
+    const nvsim::CardConfig& config = npu.card->config();
+    *info = {};
+    info->venderid = 0x19e5;
+    info->deviceid = config.pci_device_id;
+    info->domain = static_cast<int>(config.domain);
+    info->bdf_busid = config.bus;
+    info->bdf_deviceid = config.device;
+    return DCMI_OK;
+  });
+}
+
+ASCENDSIM_API int dcmi_get_device_die_v2(int card_id, int device_id, dcmi_die_type type, dcmi_die_id* die) {
+  return with_npu(card_id, device_id, [&](const NpuCard& npu) {
+    std::copy(std::begin(npu.npu->die), std::end(npu.npu->die), std::begin(die->soc_die));
+    die->soc_die[4] ^= type == VDIE ? 0U : 1U;
+    return DCMI_OK;
+  });
+}
+
+ASCENDSIM_API int dcmi_get_device_hbm_info(int card_id, int device_id, dcmi_hbm_info* info) {
+  return with_npu(card_id, device_id, [&](const NpuCard& npu) {
+    if (npu.npu->ddr != 0) {
+      return DCMI_ERR_CODE_NOT_SUPPORT;
+    }
+    *info = {};
+    info->memory_size = npu.card->config().memory_bytes >> 20U;
+    info->memory_usage = ascendsim::used_mib(*npu.card);
+    info->freq = npu.card->config().memory_clock_mhz;
+    info->temp = static_cast<int>(npu.card->config().temperature_idle);
+    return DCMI_OK;
+  });
+}
+
+ASCENDSIM_API int dcmi_get_device_memory_info_v3(int card_id, int device_id, dcmi_get_memory_info_stru* info) {
+  return with_npu(card_id, device_id, [&](const NpuCard& npu) {
+    *info = {};
+    if (npu.npu->ddr == 0) {
+      return DCMI_OK;  // cards with HBM say that they have no DDR
+    }
+    info->memory_size = npu.card->config().memory_bytes >> 20U;
+    info->memory_available =
+        info->memory_size - std::min<std::uint64_t>(info->memory_size, ascendsim::used_mib(*npu.card));
+    info->utiliza = static_cast<unsigned>((info->memory_size - info->memory_available) * 100 / info->memory_size);
+    return DCMI_OK;
+  });
+}
+
+ASCENDSIM_API int dcmi_get_device_utilization_rate(int card_id, int device_id, int type, unsigned int* rate) {
+  return with_npu(card_id, device_id, [&](const NpuCard& npu) {
+    const std::uint64_t total = npu.card->config().memory_bytes >> 20U;
+    if (type == DCMI_UTILIZATION_RATE_HBM || type == DCMI_UTILIZATION_RATE_DDR) {
+      *rate = static_cast<unsigned>(ascendsim::used_mib(*npu.card) * 100 / total);
+    } else if (type == DCMI_UTILIZATION_RATE_AICORE || type == DCMI_UTILIZATION_RATE_NPU) {
+      *rate = ascendsim::load_percent(*npu.card);
+    } else {
+      return DCMI_ERR_CODE_NOT_SUPPORT;
+    }
+    return DCMI_OK;
+  });
+}
+
+ASCENDSIM_API int dcmi_get_device_temperature(int card_id, int device_id, int* temperature) {
+  return with_npu(card_id, device_id, [&](const NpuCard& npu) {
+    const nvsim::CardConfig& config = npu.card->config();
+    *temperature = ascendsim::between(*npu.card, config.temperature_idle, config.temperature_busy);
+    return DCMI_OK;
+  });
+}
+
+ASCENDSIM_API int dcmi_get_device_power_info(int card_id, int device_id, int* power) {
+  return with_npu(card_id, device_id, [&](const NpuCard& npu) {
+    const nvsim::CardConfig& config = npu.card->config();
+    *power = ascendsim::between(*npu.card, config.power_idle_mw / 100, config.power_limit_mw / 100);
+    return DCMI_OK;
+  });
+}
+
+// A lost card is still listed, and says that it is not there.
+ASCENDSIM_API int dcmi_get_device_health(int card_id, int device_id, unsigned int* health) {
+  const NpuCard* npu = library().ready ? ascendsim::find(card_id, device_id) : nullptr;
+  if (npu == nullptr || health == nullptr) {
+    return DCMI_ERR_CODE_DEVICE_NOT_EXIST;
+  }
+  *health = npu->card->lost() ? ascendsim::kNoDevice : npu->npu->health;
+  return DCMI_OK;
+}
+
+ASCENDSIM_API int dcmi_get_device_errorcode_v2(int card_id, int device_id, int* count, unsigned int* codes,
+                                               unsigned int list_len) {
+  return with_npu(card_id, device_id, [&](const NpuCard& npu) {
+    const unsigned known = std::min({npu.npu->error_count, list_len, unsigned{ascendsim::kMaxErrors}});
+    std::copy_n(npu.npu->errors, known, codes);
+    *count = static_cast<int>(known);
+    return DCMI_OK;
+  });
+}
+
+ASCENDSIM_API int dcmi_get_device_ecc_info(int card_id, int device_id, dcmi_device_type type, dcmi_ecc_info* info) {
+  return with_npu(card_id, device_id, [&](const NpuCard& npu) {
+    *info = {};
+    info->enable_flag = 1;
+    const bool here = type == (npu.npu->ddr != 0 ? DCMI_DEVICE_TYPE_DDR : DCMI_DEVICE_TYPE_HBM);
+    if (here) {
+      info->single_bit_error_cnt = info->total_single_bit_error_cnt = npu.npu->ecc_single;
+      info->double_bit_error_cnt = info->total_double_bit_error_cnt = npu.npu->ecc_double;
+    }
+    return DCMI_OK;
+  });
+}
+
+// The caller's array is known to be large enough; the vendor's call has no length either.
+ASCENDSIM_API int dcmi_get_device_resource_info(int card_id, int device_id, dcmi_proc_mem_info* infos, int* count) {
+  return with_npu(card_id, device_id, [&](const NpuCard& npu) {
+    Card& card = *npu.card;
+    const Card::Lock lock(card);
+    *count = 0;
+    for (std::uint64_t left = card.state().used_mask; left != 0; left &= left - 1) {
+      const int slot = std::countr_zero(left);
+      if (const std::int64_t pid = card.pid_of(slot); pid > 0) {
+        infos[(*count)++] = {static_cast<int>(pid), card.state().slots[slot].memory_bytes};
+      }
+    }
+    return DCMI_OK;
+  });
+}
+
+ASCENDSIM_API int dcmi_get_device_info(int card_id, int device_id, unsigned int main_cmd, unsigned int sub_cmd,
+                                       void* buffer, unsigned int* size) {
+  return with_npu(card_id, device_id, [&](const NpuCard& npu) {
+    const bool pod = main_cmd == DCMI_MAIN_CMD_CHIP_INF && sub_cmd == DCMI_CHIP_INF_SUB_CMD_SPOD_INFO;
+    if (!pod || npu.npu->super_pod == ascendsim::kNoDevice || *size < sizeof(dcmi_spod_info)) {
+      return DCMI_ERR_CODE_NOT_SUPPORT;
+    }
+    dcmi_spod_info info{};
+    info.sdid = npu.npu->sdid;
+    info.scale_type = npu.npu->scale;
+    info.super_pod_id = npu.npu->super_pod;
+    info.server_id = npu.npu->server;
+    std::memcpy(buffer, &info, sizeof(info));
+    *size = sizeof(info);
+    return DCMI_OK;
+  });
+}
+
+ASCENDSIM_API int dcmi_get_driver_version(char* text, unsigned int length) {
+  if (!library().ready || text == nullptr || length == 0) {
+    return DCMI_ERR_CODE_NOT_READY;
+  }
+  const std::string version = library().view.machine().machine.driver_version;
+  const std::size_t bytes = std::min<std::size_t>(version.size(), length - 1);
+  std::memcpy(text, version.data(), bytes);
+  text[bytes] = '\0';
+  return DCMI_OK;
+}
+
+ASCENDSIM_API int dcmi_get_dcmi_version(char* text, unsigned int length) {
+  return dcmi_get_driver_version(text, length);
+}
