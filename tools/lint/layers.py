@@ -24,9 +24,9 @@ ALLOWED = {
     "vendors": ["base", "model", "catalog"],
     "agent": ["base", "model", "catalog", "codec", "kube", "vendors", "guard"],
     "controller": ["base", "model", "catalog", "cel", "codec", "kube", "allocator", "queueing", "engine", "dialects", "classes"],
-    "standalone": ["base", "model", "catalog", "cel", "codec", "kube", "allocator", "engine", "vendors", "guard", "agent"],
+    "standalone": ["base", "model", "catalog", "cel", "codec", "kube", "allocator", "queueing", "engine", "vendors", "guard", "agent"],
     "cli": ["base", "model", "catalog", "cel", "codec", "kube", "allocator", "placement", "engine", "dialects", "classes",
-            "controller", "standalone", "vendors", "guard", "agent"],
+            "controller", "standalone", "vendors", "guard", "agent", "queueing"],
 }
 # The core decides; it never talks to the network or a database.
 CORE_FORBIDDEN = re.compile(r"^(curl/|openssl/|grpc|sqlite3|boost/asio|boost/beast|prometheus/|sys/socket\.h)")

@@ -1,4 +1,4 @@
-#include "controller/queue_table.h"
+#include "engine/queue_table.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "codec/codec.h"
 
-namespace heddle::controller {
+namespace heddle::engine {
 namespace {
 
 using model::QuotaMeter;
@@ -263,14 +263,14 @@ const QueueTable::Fault* QueueTable::fault_of_reservation(const std::string& nam
 }
 
 queueing::Amounts QueueTable::capacity(const Fleet& fleet) const {
-  std::map<std::string, std::vector<engine::FleetPart>> by_class;
+  std::map<std::string, std::vector<FleetPart>> by_class;
   queueing::Amounts amounts;
   for (const QuotaMeter& meter : meters_) {
     const auto [parts, fresh] = by_class.try_emplace(meter.device_class);
     if (fresh) parts->second = fleet(meter.device_class);
     int64_t amount = 0;
     std::map<std::string, int64_t> on_node;
-    for (const engine::FleetPart& part : parts->second) {
+    for (const FleetPart& part : parts->second) {
       if (!meter.vendor.empty() && meter.vendor != part.vendor) continue;
       if (!meter.model.empty() && meter.model != part.model) continue;
       if (meter.counts == QuotaMeter::Counts::kDevices) amount += part.devices * 1000;
@@ -411,4 +411,4 @@ Result<void> QueueTable::may_use(const std::string& name, const std::string& nam
               field);
 }
 
-}  // namespace heddle::controller
+}  // namespace heddle::engine

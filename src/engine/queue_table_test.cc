@@ -1,11 +1,11 @@
 // Which objects are in force, which queue work belongs to, and what a bad object is told.
-#include "controller/queue_table.h"
+#include "engine/queue_table.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace heddle::controller {
+namespace heddle::engine {
 namespace {
 
 using ::testing::HasSubstr;
@@ -34,7 +34,7 @@ class QueueTableTest : public ::testing::Test {
     const auto queue = table_.queue_of(name_space, label);
     return queue ? *queue : queue.error().text();
   }
-  static std::vector<engine::FleetPart> fleet(const std::string&) {
+  static std::vector<FleetPart> fleet(const std::string&) {
     return {{"n1", "nvidia", "H100", 8, int64_t{640} << 30, 800, 8},
             {"n2", "nvidia", "T4", 3, int64_t{48} << 30, 300, 3}};
   }
@@ -59,7 +59,7 @@ TEST_F(QueueTableTest, DevicesThatAreMissingBreakNoGuarantee) {
   put("a", R"({"quotas":[{"model":"H100","guaranteed":6}]})");
   put("b", R"({"quotas":[{"model":"H100","guaranteed":6}]})");
   EXPECT_EQ(fault("a") + fault("b"), "");
-  const auto config = table_.config([](const std::string&) { return std::vector<engine::FleetPart>(); });
+  const auto config = table_.config([](const std::string&) { return std::vector<FleetPart>(); });
   const auto made = queueing::Queues::make(config);
   ASSERT_TRUE(made.has_value()) << made.error().text();
 }
@@ -170,4 +170,4 @@ TEST_F(QueueTableTest, ReservationsSayWhoMayUseThem) {
 }
 
 }  // namespace
-}  // namespace heddle::controller
+}  // namespace heddle::engine
