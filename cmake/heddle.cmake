@@ -83,9 +83,11 @@ function(heddle_test name)
     set_tests_properties(${name} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT} ENVIRONMENT "${A_ENVIRONMENT}")
     return()
   endif()
+  # One label only is kept of a list here (see above), so that `unit threads` becomes `unit-threads`: ctest -L finds both parts.
+  string(REPLACE ";" "-" label "${A_LABELS}")
   include(GoogleTest)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST
-    PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT})
+    PROPERTIES LABELS "${label}" TIMEOUT ${A_TIMEOUT})
 endfunction()
 
 # heddle_program(NAME SOURCES main.cc DEPS ...): an executable in build/<preset>/bin.

@@ -14,5 +14,5 @@ esac
 cmake --preset "$preset" >/dev/null
 cmake --build --preset "$preset" -j "${JOBS:-$(nproc)}" --target "$target"
 export LSAN_OPTIONS=suppressions=$PWD/tools/lsan.supp:print_suppressions=0
-export ASAN_OPTIONS=abort_on_error=1:detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
+export ASAN_OPTIONS=abort_on_error=1:detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1:suppressions=$PWD/tools/tsan.supp
 ctest --preset "$preset" -L "$labels" -j "${JOBS:-$(nproc)}" "$@"

@@ -411,6 +411,7 @@ TEST_F(AgentTest, DyingAtRandomMomentsUnderLoadLosesNothingAndLeavesNothing) {
   constexpr int kDeaths = 12;
   for (int i = 0; i < kPods; ++i) put_claim("k" + std::to_string(i), "3Gi", 20);
   start();
+  const std::string socket = plugin_socket();  // start() writes what it is made of
   std::atomic<bool> ends = false;
   std::atomic<int> held = 0;
   std::atomic<int> granted = 0;
@@ -423,7 +424,7 @@ TEST_F(AgentTest, DyingAtRandomMomentsUnderLoadLosesNothingAndLeavesNothing) {
     dra::NodePrepareResourcesResponse response;
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
-    const auto stub = dra::DRAPlugin::NewStub(connect(plugin_socket()));
+    const auto stub = dra::DRAPlugin::NewStub(connect(socket));
     if (!stub->NodePrepareResources(&context, request, &response).ok()) return std::nullopt;
     return response.claims().at(uid).error();
   };
@@ -436,7 +437,7 @@ TEST_F(AgentTest, DyingAtRandomMomentsUnderLoadLosesNothingAndLeavesNothing) {
     dra::NodeUnprepareResourcesResponse response;
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
-    const auto stub = dra::DRAPlugin::NewStub(connect(plugin_socket()));
+    const auto stub = dra::DRAPlugin::NewStub(connect(socket));
     return stub->NodeUnprepareResources(&context, request, &response).ok() && response.claims().at(uid).error().empty();
   };
   std::vector<std::thread> pods;
