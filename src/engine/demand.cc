@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "engine/cards.h"
 #include "engine/state_impl.h"
 
 namespace heddle::engine {
@@ -24,12 +25,6 @@ struct Kind {
   friend auto operator<=>(const Kind&, const Kind&) = default;
 };
 
-std::string text_of(const DeviceInfo& device, const char* name) {
-  const model::AttributeValue* value = device.published->find_attribute(device.pool->driver, name);
-  const std::string* text = value == nullptr ? nullptr : std::get_if<std::string>(value);
-  return text == nullptr ? std::string() : *text;
-}
-
 int64_t capacity_of(const DeviceInfo& device, const std::string& name) {
   const int32_t index = device.shape->find(name);
   if (index < 0) return 0;
@@ -37,12 +32,8 @@ int64_t capacity_of(const DeviceInfo& device, const std::string& name) {
 }
 
 Kind kind_of(const DeviceInfo& device) {
-  return {text_of(device, "vendor"), text_of(device, "model"), capacity_of(device, "memory"),
+  return {attribute_text(device, "vendor"), attribute_text(device, "model"), capacity_of(device, "memory"),
           capacity_of(device, "cores")};
-}
-
-bool is_partition(const DeviceInfo& device) {
-  return text_of(device, "type") == "partition";
 }
 
 bool foreign(const DeviceInfo& device) {

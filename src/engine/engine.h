@@ -4,7 +4,19 @@
 // State is fed with objects as they change, from the API server or from SQLite, and with the engine's own decisions
 // before they are confirmed (assume), so that two decisions in flight never take the same share.
 //
-// Cost: upsert and remove touch what changed only; place is O(nodes) with the devices of a node grouped.
+// Cost: upsert and remove touch what changed only. place: with `packing` O(classes of equal nodes) and the exact search
+// on the node that is taken; with the other policies, for what packing cannot express and for a "no" O(devices).
+//
+// Policies. Every one ranks; what fits is always for the exact allocator to say, so none makes a fit impossible.
+// - packing (default): HeddlePolicy of src/placement, which keeps what the mix of workloads needs whole. A node is
+//   ranked by its free cpu, memory and thousandths of each card (packing.h says of which devices and nodes); what that
+//   view does not have, or a request that it cannot express (partitions, mode All, different shares at once), is placed
+//   by best fit after all that it has.
+// - best-fit: the node and the card that are left with the least free.
+// - spread: the node with the fewest tenants for its cards, then the card with the fewest, then the emptiest.
+// - least-loaded: the node that has the largest part of its devices free, then the card that has.
+// Whole cards of one pod are taken close together whatever the policy (cards.h).
+// A gang keeps to as few domains and nodes as can be; the policy chooses among the cards of a node.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +32,7 @@
 #include "base/result.h"
 #include "model/claim.h"
 #include "model/device.h"
+#include "model/placement_policy.h"
 #include "model/pod.h"
 #include "model/volume.h"
 
@@ -51,6 +64,7 @@ struct PlacementRequest {
   std::vector<model::VolumeReach> volumes = {};  // of the pod's bound volumes, where they are known
   std::set<std::string> held_nodes = {};         // room is being made there for other work
   std::set<std::string> whole_nodes = {};        // this work would break a box there that is guaranteed to others
+  model::PlacementPolicy policy = model::PlacementPolicy::kPacking;
 };
 
 // Why a pod cannot start now. `code` is a stable word (Capacity, Selector, NodeFit, Excluded, Class, Taint, Quota ...),
@@ -121,7 +135,15 @@ class State {
                         std::vector<model::HostPort> ports = {});
   void remove_pod_usage(const std::string& pod_uid);
 
-  // Where the request can go. Best fit: the node and the card that are left with the least free after the grant.
+  // A workload has come: once a pod, however often it is placed. `packing` learns from it what else will come. The
+  // order does not matter, nor whether nodes are known yet. What is kept is bounded: of the last 131,072 arrivals or
+  // so, the 1,024 most frequent kinds of them. After a restart it is made anew from the pods that exist: those that
+  // have ended are forgotten, and what packing follows in steps (the estimate of the mix, the worth of rooms) starts
+  // afresh from it, so that a controller that was never restarted may rank two nodes the other way round. Two that
+  // start with the same objects decide the same, in whatever order these came.
+  void arrive(const PlacementRequest& request);
+
+  // Where the request can go, by its policy.
   // Errors: kInvalidArgument or kUnsupported for what cannot be meant (unknown class, bad selector): names the claim
   // and the field. kExhausted when the search was given up before an answer: neither yes nor no.
   [[nodiscard]] Result<Outcome> place(const PlacementRequest& request, SeededRandom& random) const;

@@ -2,6 +2,7 @@
 // failure; HEDDLE_SEED runs one seed alone.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -26,7 +27,7 @@ struct Live {
 // What a history does, recorded so that two runs can be compared byte by byte.
 class History {
  public:
-  explicit History(uint64_t seed) : random_(seed), shares_(seed + 1) {
+  History(uint64_t seed, model::PlacementPolicy policy) : random_(seed), shares_(seed + 1), policy_(policy) {
     state_.upsert_class(test::make_class());
     for (int i = 0; i < kNodes; ++i) add_node(i);
   }
@@ -85,10 +86,12 @@ class History {
 
   void place(int number) {
     PlacementRequest request;
+    request.policy = policy_;
     const size_t claims = random_.below(4) == 0 ? 2 : 1;
     for (size_t i = 0; i < claims; ++i) {
       request.claims.push_back(random_claim("ns/p" + std::to_string(number) + "-" + std::to_string(i)));
     }
+    if (random_.below(2) == 0) state_.arrive(request);
     const auto outcome = state_.place(request, shares_);
     ASSERT_TRUE(outcome.has_value()) << outcome.error().text();
     if (const auto* waiting = std::get_if<Waiting>(&*outcome)) return log_reasons("waiting", waiting->reasons);
@@ -174,6 +177,7 @@ class History {
 
   SeededRandom random_;
   SeededRandom shares_;
+  model::PlacementPolicy policy_;
   State state_;
   std::map<std::string, Live> live_;
   std::set<std::string> missing_;
@@ -183,13 +187,16 @@ class History {
 TEST(EnginePropertyTest, RandomHistoriesGrantNothingTwiceAndRepeat) {
   const char* one = std::getenv("HEDDLE_SEED");
   const uint64_t first = one == nullptr ? 1 : std::strtoull(one, nullptr, 10);
-  const uint64_t last = one == nullptr ? 100 : first;
+  const uint64_t last = one == nullptr ? 160 : first;
+  constexpr std::array kPolicies = {model::PlacementPolicy::kPacking, model::PlacementPolicy::kBestFit,
+                                    model::PlacementPolicy::kSpread, model::PlacementPolicy::kLeastLoaded};
   for (uint64_t seed = first; seed <= last; ++seed) {
-    SCOPED_TRACE("HEDDLE_SEED=" + std::to_string(seed));
-    History history(seed);
+    const model::PlacementPolicy policy = kPolicies[seed % kPolicies.size()];
+    SCOPED_TRACE("HEDDLE_SEED=" + std::to_string(seed) + " " + std::string(model::policy_name(policy)));
+    History history(seed, policy);
     history.run(150);
     if (HasFailure()) return;
-    History again(seed);
+    History again(seed, policy);
     again.run(150);
     ASSERT_EQ(history.log(), again.log()) << "the same input gave another output";
   }

@@ -41,6 +41,7 @@ class EngineTest : public testing::Test {
   std::string grant(const std::string& key, const Ask& ask) {
     const ClaimRequest claim = make_claim(key, ask);
     PlacementRequest request;
+    request.policy = policy_;
     request.claims.push_back(claim);
     const Outcome outcome = place(request);
     if (std::holds_alternative<Waiting>(outcome)) return "waiting";
@@ -66,6 +67,7 @@ class EngineTest : public testing::Test {
 
   State state_;
   SeededRandom random_{1};
+  model::PlacementPolicy policy_ = model::PlacementPolicy::kPacking;
 };
 
 TEST_F(EngineTest, AShareIsRecordedInBytesWithAShareId) {
@@ -88,6 +90,7 @@ TEST_F(EngineTest, AShareIsRecordedInBytesWithAShareId) {
 }
 
 TEST_F(EngineTest, BestFitFillsTheFullestCardThatStillHolds) {
+  policy_ = model::PlacementPolicy::kBestFit;
   add_node("node-1", 2);
   add_node("node-2", 2);
   EXPECT_EQ(grant("a", {.memory = "30000Mi", .cores = "30"}), "node-1/gpu-0");
@@ -100,7 +103,8 @@ TEST_F(EngineTest, BestFitFillsTheFullestCardThatStillHolds) {
   EXPECT_EQ(grant("g", {}), "waiting");
 }
 
-TEST_F(EngineTest, TheSmallerCardIsTakenWhenItSuffices) {
+TEST_F(EngineTest, BestFitTakesTheSmallerCardWhenItSuffices) {
+  policy_ = model::PlacementPolicy::kBestFit;
   add_node("node-1", 1, 80000 * kMiB);
   add_node("node-2", 1, 16000 * kMiB);
   EXPECT_EQ(grant("a", {.memory = "8000Mi", .cores = "50"}), "node-2/gpu-0");

@@ -51,6 +51,8 @@ bool Inventory::upsert_node(model::Node node) {
   entry.node = std::move(node);
   entry.view.node = entry.node.meta.name;
   entry.view.declared_features = entry.node.declared_features;
+  touch(entry);
+  entry.reshaped = true;
   if (!relabelled) return true;
   for (const PoolKey& key : pools_everywhere_) update_view(pools_.at(key), entry);
   const auto local = pools_by_node_.find(entry.view.node);
@@ -61,7 +63,19 @@ bool Inventory::upsert_node(model::Node node) {
 }
 
 bool Inventory::remove_node(const std::string& name) {
-  return nodes_.erase(name) > 0;
+  if (nodes_.erase(name) == 0) return false;
+  touched_.push_back(name);
+  return true;
+}
+
+void Inventory::touch(NodeEntry& node) {
+  node.free_known = false;
+  if (std::exchange(node.touched, true)) return;
+  touched_.push_back(node.view.node);
+}
+
+std::vector<std::string> Inventory::take_touched() {
+  return std::exchange(touched_, {});
 }
 
 void Inventory::upsert_slice(model::ResourceSlice slice) {
@@ -255,10 +269,10 @@ void Inventory::refresh(const DeviceKey& device) {
     const std::vector<Holding>* holdings = ledger_.find(device);
     found->held = holdings == nullptr ? allocator::Held{} : held_by(*holdings, *found->shape);
     const std::string node = node_of(*found);
-    if (const auto local = nodes_.find(node); local != nodes_.end()) local->second.free_known = false;
+    if (const auto local = nodes_.find(node); local != nodes_.end()) touch(local->second);
     for (auto& [name, entry] : nodes_) {
       if (!node.empty()) break;
-      entry.free_known = false;
+      touch(entry);
     }
   }
   if (!pool->second.info.counters.empty() || !pool->second.vanished.empty()) charge_counters(key, pool->second);
@@ -268,7 +282,8 @@ void Inventory::refresh(const DeviceKey& device) {
 void Inventory::update_view(const Pool& pool, NodeEntry& node) {
   std::vector<allocator::PoolView>& views = node.view.pools;
   std::erase_if(views, [&](const allocator::PoolView& view) { return view.pool == &pool.info; });
-  node.free_known = false;
+  touch(node);
+  node.reshaped = true;
   allocator::PoolView view{.pool = &pool.info, .devices = {}};
   bool relevant = false;
   for (const DeviceInfo& device : pool.devices) {

@@ -12,6 +12,7 @@
 #include "allocator/device.h"
 #include "allocator/prepare.h"
 #include "allocator/shapes.h"
+#include "engine/cards.h"
 #include "engine/engine.h"
 #include "engine/ledger.h"
 #include "engine/templates.h"
@@ -31,6 +32,10 @@ struct NodeEntry {
   // What stays free on the node's devices, in millionths of a device; ties go to the fuller node.
   mutable int64_t free_millionths = 0;
   mutable bool free_known = false;
+  NodeCards cards = {};  // kept by Packing
+  // Since Inventory::take_touched().
+  bool touched = false;
+  bool reshaped = true;  // its devices, or whether it can be used at all
 };
 
 class Inventory {
@@ -45,6 +50,10 @@ class Inventory {
   bool remove_slice(const std::string& name);
   // The ledger's holdings of this device changed.
   void refresh(const DeviceKey& device);
+  // What the node has left changed.
+  void touch(NodeEntry& node);
+  // The nodes that changed, came or went since the last call, by name; one may be there twice.
+  [[nodiscard]] std::vector<std::string> take_touched();
 
   [[nodiscard]] std::map<std::string, NodeEntry>& nodes() { return nodes_; }
   [[nodiscard]] const std::map<std::string, NodeEntry>& nodes() const { return nodes_; }
@@ -80,7 +89,7 @@ class Inventory {
   allocator::DeviceInfo make_device(Pool& pool, const Slice& slice, const allocator::PublishedDevice& published);
   static void add_uses(Pool& pool, allocator::DeviceInfo& info);
   void charge_counters(const PoolKey& key, Pool& pool);
-  static void update_view(const Pool& pool, NodeEntry& node);
+  void update_view(const Pool& pool, NodeEntry& node);
   uint32_t take_index();
   [[nodiscard]] static allocator::DeviceInfo* find_in(const Pool& pool, const std::string& name);
 
@@ -94,6 +103,7 @@ class Inventory {
   std::set<PoolKey> pools_everywhere_;
   Templates templates_;
   allocator::Shapes shapes_;
+  std::vector<std::string> touched_;
   std::vector<uint32_t> free_indexes_;
   uint32_t next_index_ = 0;
 };

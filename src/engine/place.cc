@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <utility>
 
 #include "codec/codec.h"
 #include "engine/state_impl.h"
@@ -72,8 +74,11 @@ Result<std::vector<allocator::ClaimInput>> claim_inputs(const State::Impl& state
 // A node that may serve all claims, with the least that its best solution can rank.
 struct Prospect {
   const NodeEntry* node = nullptr;
+  int64_t node_rank = 0;
   int64_t bound = 0;
   int64_t free = 0;
+
+  [[nodiscard]] std::array<int64_t, 3> order() const { return {node_rank, bound, free}; }
 };
 
 Result<std::optional<Prospect>> prospect_of(Placement& placement, const NodeEntry& node) {
@@ -92,8 +97,14 @@ Result<std::optional<Prospect>> prospect_of(Placement& placement, const NodeEntr
       prospect.bound += *least;
     }
   }
-  prospect.free = free_millionths(node);
+  prospect.node_rank = placement.policy.node_rank(node);
+  prospect.free = placement.policy.free_rank(free_millionths(node));
   return std::optional(prospect);
+}
+
+bool plainly_open(const Placement& placement, const NodeEntry& node) {
+  return placement.bar_of(node) == Bar::kNone && !placement.shortage_of(node, false) &&
+         !placement.port_conflict_on(node);
 }
 
 Result<std::vector<Prospect>> prospects(Placement& placement) {
@@ -103,8 +114,7 @@ Result<std::vector<Prospect>> prospects(Placement& placement) {
   auto it = pinned ? all.lower_bound(*pinned) : all.begin();
   for (; it != all.end() && (!pinned || it->first == *pinned); ++it) {
     const NodeEntry& node = it->second;
-    if (placement.bar_of(node) != Bar::kNone || placement.shortage_of(node, false)) continue;
-    if (placement.port_conflict_on(node)) continue;
+    if (!plainly_open(placement, node)) continue;
     HEDDLE_TRY(const std::optional<Prospect> prospect, prospect_of(placement, node));
     if (prospect) result.push_back(*prospect);
   }
@@ -114,7 +124,7 @@ Result<std::vector<Prospect>> prospects(Placement& placement) {
     const bool a_preferred = preferred && a.node->view.node == *preferred;
     const bool b_preferred = preferred && b.node->view.node == *preferred;
     if (a_preferred != b_preferred) return a_preferred;
-    return a.bound != b.bound ? a.bound < b.bound : a.free < b.free;
+    return a.order() < b.order();
   });
   return result;
 }
@@ -133,7 +143,7 @@ constexpr int kMaxGivenUp = 4;
 struct Best {
   const NodeEntry* node = nullptr;
   allocator::Solution solution;
-  int64_t free = 0;
+  std::array<int64_t, 3> order = {};  // as Prospect::order(), with the rank of the solution
 };
 
 Result<std::optional<Best>> best_of(Placement& placement) {
@@ -144,10 +154,7 @@ Result<std::optional<Best>> best_of(Placement& placement) {
   const auto& preferred = placement.request.preferred_node;
   for (const Prospect& prospect : nodes) {
     if (best && preferred && best->node->view.node == *preferred) break;
-    if (best && prospect.bound >= best->solution.rank &&
-        (prospect.bound > best->solution.rank || prospect.free >= best->free)) {
-      break;  // sorted: nothing behind can be better
-    }
+    if (best && prospect.order() >= best->order) break;  // sorted: nothing behind can be better
     auto found = solve_on(placement, *prospect.node, {});
     if (!found && found.error().code == Code::kExhausted && ++times_given_up < kMaxGivenUp) {
       given_up = found.error();
@@ -155,11 +162,68 @@ Result<std::optional<Best>> best_of(Placement& placement) {
     }
     HEDDLE_TRY(const allocator::Solution* solution, std::move(found));
     if (solution == nullptr) continue;
-    const bool better = !best || solution->rank < best->solution.rank ||
-                        (solution->rank == best->solution.rank && prospect.free < best->free);
-    if (better) best = Best{prospect.node, *solution, prospect.free};
+    const std::array<int64_t, 3> order{prospect.node_rank, solution->rank, prospect.free};
+    if (!best || order < best->order) best = Best{prospect.node, *solution, order};
   }
   if (!best && given_up) return tl::unexpected<Error>(*given_up);  // not a "no"
+  return best;
+}
+
+// The first node in the order of packing that the exact allocator takes. Nothing: none of those that packing sees.
+Result<std::optional<Best>> packed(State::Impl& state, Placement& placement) {
+  state.packing.refresh(state);
+  HEDDLE_TRY(const std::optional<Packing::Ask> ask, state.packing.ask_of(placement));
+  std::optional<Best> best;
+  if (!ask) return best;
+  int times_given_up = 0;
+  const auto take = [&](const NodeEntry& node, std::vector<const DeviceInfo*> devices) -> Result<bool> {
+    if (!plainly_open(placement, node)) return false;
+    placement.policy.choose(std::move(devices));
+    auto found = solve_on(placement, node, {});
+    if (!found && found.error().code == Code::kExhausted) return ++times_given_up == kMaxGivenUp;
+    HEDDLE_TRY(const allocator::Solution* solution, std::move(found));
+    if (solution != nullptr) best = Best{.node = &node, .solution = *solution};
+    return solution != nullptr;
+  };
+  const auto& nodes = state.inventory.nodes();
+  const auto& only = placement.request.pinned_node;
+  const auto& first = only ? only : placement.request.preferred_node;
+  if (const auto node = first ? nodes.find(*first) : nodes.end(); node != nodes.end()) {
+    HEDDLE_TRY(bool taken, state.packing.visit_node(*ask, node->second, take));
+    if (!taken) {
+      HEDDLE_TRY(taken, take(node->second, {}));
+    }
+    if (taken) return best;
+  }
+  if (!only) {
+    HEDDLE_TRY([[maybe_unused]] const bool taken, state.packing.visit(*ask, take));
+  }
+  placement.policy.choose({});
+  return best;
+}
+
+// Several whole cards lie equally well for the policies that only look at what is free: the closest together are taken.
+Result<void> bring_together(State::Impl& state, Placement& placement, Best& best) {
+  state.packing.refresh(state);
+  HEDDLE_TRY(const std::optional<Packing::Ask> ask, state.packing.ask_of(placement));
+  if (!ask || ask->mix.cards < 2) return {};
+  std::vector<const DeviceInfo*> close = state.packing.close_cards(*ask, *best.node);
+  if (close.empty()) return {};
+  placement.policy.choose(std::move(close));
+  const auto found = solve_on(placement, *best.node, {});
+  if (found && *found != nullptr) best.solution = **found;
+  return {};
+}
+
+Result<std::optional<Best>> find(State::Impl& state, Placement& placement) {
+  if (placement.request.policy == model::PlacementPolicy::kPacking) {
+    HEDDLE_TRY(std::optional<Best> best, packed(state, placement));
+    if (best) return best;
+  }
+  HEDDLE_TRY(std::optional<Best> best, best_of(placement));
+  if (best && placement.request.policy != model::PlacementPolicy::kPacking) {
+    HEDDLE_CHECK_OK(bring_together(state, placement, *best));
+  }
   return best;
 }
 
@@ -215,8 +279,12 @@ Result<RequestOutlook> outlook_of(const NodeEntry& node, Alternative& alternativ
 Result<Placement> make_placement(const State::Impl& state, const PlacementRequest& request) {
   HEDDLE_TRY(const std::vector<allocator::ClaimInput> inputs, claim_inputs(state, request));
   HEDDLE_TRY(auto claims, allocator::prepare(inputs, state.classes, state.cache, state.options));
-  Placement placement{
-      .state = state, .request = request, .claims = std::move(claims), .needs = {}, .ports = {}, .policy = {}};
+  Placement placement{.state = state,
+                      .request = request,
+                      .claims = std::move(claims),
+                      .needs = {},
+                      .ports = {},
+                      .policy = CardOrder(request.policy)};
   if (request.pod != nullptr) {
     placement.needs = model::effective_requests(*request.pod);
     placement.ports = model::host_ports(*request.pod);
@@ -224,9 +292,13 @@ Result<Placement> make_placement(const State::Impl& state, const PlacementReques
   return placement;
 }
 
+void State::arrive(const PlacementRequest& request) {
+  impl_->packing.arrivals().add(request);
+}
+
 Result<Outcome> State::place(const PlacementRequest& request, SeededRandom& random) const {
   HEDDLE_TRY(Placement placement, make_placement(*impl_, request));
-  HEDDLE_TRY(const std::optional<Best> best, best_of(placement));
+  HEDDLE_TRY(const std::optional<Best> best, find(*impl_, placement));
   if (!best) return explain(placement);
   Assigned assigned{.node = best->node->view.node, .allocations = {}};
   for (size_t i = 0; i < placement.claims.size(); ++i) {

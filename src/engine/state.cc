@@ -29,6 +29,7 @@ void State::Impl::leave_node(const std::string& uid, const std::string& node) {
 void State::Impl::charge_pod(const std::string& uid, const PodUsage& usage, int64_t sign) {
   const auto node = inventory.nodes().find(usage.node);
   if (node == inventory.nodes().end()) return;
+  inventory.touch(node->second);
   node->second.pods += sign;
   for (const auto& [resource, amount] : usage.usage) node->second.used[resource] += sign * amount;
   if (usage.ports.empty()) return;

@@ -9,9 +9,11 @@
 
 #include "allocator/allocator.h"
 #include "allocator/prepare.h"
+#include "engine/card_order.h"
 #include "engine/engine.h"
 #include "engine/inventory.h"
 #include "engine/ledger.h"
+#include "engine/packing.h"
 
 namespace heddle::engine {
 
@@ -39,6 +41,7 @@ struct State::Impl {
   std::map<std::string, PodUsage> pods;
   std::map<std::string, std::set<std::string>> pods_of_node;  // whether the node is known or not
   uint64_t generation = 1;
+  Packing packing;
 };
 
 // Why a node is out of the question for a pod, whatever its devices.
@@ -72,7 +75,7 @@ struct Placement {
   std::vector<allocator::PreparedClaim> claims;
   std::map<std::string, int64_t> needs;  // plain resources of the pod
   std::vector<model::HostPort> ports;    // of the node, that the pod takes
-  allocator::BestFit policy;
+  CardOrder policy;
   // Made at the first question, and borrows from here: a Placement is not moved after that.
   std::optional<allocator::Solver> solver = {};
 

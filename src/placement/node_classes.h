@@ -52,6 +52,7 @@ class NodeClasses {
   [[nodiscard]] bool has(NodeId id) const { return id < nodes_.size() && nodes_[id].present; }
   // The node must be there.
   [[nodiscard]] const Node& node(NodeId id) const { return nodes_[id].node; }
+  [[nodiscard]] uint32_t slot_of(NodeId id) const { return nodes_[id].slot; }
   [[nodiscard]] size_t node_count() const { return nodes_.size(); }  // removed ones included
   [[nodiscard]] std::vector<KindPool>& pools() { return pools_; }
   [[nodiscard]] const std::vector<KindPool>& pools() const { return pools_; }

@@ -37,7 +37,10 @@ void Placer::arrive(RequestId id) {
   if (estimate_ == 0) learn(options_.known_mix.value_or(Mix{}));
   const bool enough = learner_.add(id);
   if (enough && !options_.known_mix) learn(learner_.mix(requests_));
-  if (arrivals_++ % kObserveEvery != 0) return;
+  if (arrivals_++ % kObserveEvery == 0) observe();
+}
+
+void Placer::observe() {
   const std::vector<StateNodes> states = nodes_.states();
   if (const int idle = policy_->observe({nodes_.totals(), states}); idle <= kMaxCards) nodes_.touch(idle);
 }
@@ -134,7 +137,14 @@ std::vector<uint16_t> Placer::pick_cards(RequestId id, const Found& found) {
   return cards;
 }
 
-std::optional<Choice> Placer::choose(RequestId id) {
+void Placer::forget_requests() {
+  requests_ = RequestTable();
+  learner_ = MixLearner();
+  remembered_.clear();
+}
+
+// Brings what is remembered of the request up to date.
+void Placer::refresh(RequestId id) {
   if (estimate_ == 0) learn(options_.known_mix.value_or(Mix{}));
   if (remembered_.size() <= id) remembered_.resize(requests_.size());
   Remembered& known = remembered_[id];
@@ -146,9 +156,97 @@ std::optional<Choice> Placer::choose(RequestId id) {
   for (size_t kind = 0; kind < known.by_kind.size(); ++kind) {
     if (allows(requests_[id], static_cast<Kind>(kind))) refresh(id, static_cast<Kind>(kind), known.by_kind[kind]);
   }
+}
+
+std::optional<Choice> Placer::choose(RequestId id) {
+  refresh(id);
   const std::optional<Found> found = options_.policy == PolicyName::kRandom ? any(id) : cheapest(id);
   if (!found) return std::nullopt;
   return Choice{found->node, pick_cards(id, *found)};
+}
+
+std::optional<Choice> Placer::choose_on(NodeId node, RequestId id) {
+  if (!nodes_.has(node) || !allows(requests_[id], nodes_.node(node).kind)) return std::nullopt;
+  refresh(id);
+  const Kind kind = nodes_.node(node).kind;
+  const uint32_t slot = nodes_.slot_of(node);
+  if (remembered_[id].by_kind[kind].by_slot[slot] == kImpossible) return std::nullopt;
+  return Choice{node, pick_cards(id, {0, kind, slot, node})};
+}
+
+// The least cost beyond `above`; INT64_MAX: there is none.
+int64_t Placer::cheapest_above(RequestId id, int64_t above) const {
+  int64_t least = INT64_MAX;
+  const Remembered& known = remembered_[id];
+  for (size_t kind = 0; kind < known.by_kind.size(); ++kind) {
+    if (known.by_kind[kind].by_slot.empty()) continue;
+    const int64_t extra = policy_->kind_cost(static_cast<Kind>(kind), requests_[id]);
+    for (const Cost cost : known.by_kind[kind].by_slot) {
+      if (cost != kImpossible && cost + extra > above) least = std::min(least, cost + extra);
+    }
+  }
+  return least;
+}
+
+// All classes that cost more than `above`.
+void Placer::price(RequestId id, std::vector<Priced>& out, int64_t above) const {
+  const Remembered& known = remembered_[id];
+  for (size_t kind = 0; kind < known.by_kind.size(); ++kind) {
+    const std::vector<Cost>& costs = known.by_kind[kind].by_slot;
+    if (costs.empty()) continue;
+    const int64_t extra = policy_->kind_cost(static_cast<Kind>(kind), requests_[id]);
+    for (size_t slot = 0; slot < costs.size(); ++slot) {
+      if (costs[slot] == kImpossible || costs[slot] + extra <= above) continue;
+      out.push_back({costs[slot] + extra, static_cast<Kind>(kind), static_cast<uint32_t>(slot), id});
+    }
+  }
+}
+
+// Classes of one cost: their nodes in the order of their numbers.
+Result<bool> Placer::visit_level(std::span<const Priced> level, const Take& take) {
+  const auto nodes_of = [this](const Priced& at) -> const std::vector<NodeId>& {
+    return nodes_.pools()[at.kind].classes[at.slot].nodes;  // descending
+  };
+  std::vector<size_t> left;
+  left.reserve(level.size());
+  for (const Priced& at : level) left.push_back(nodes_of(at).size());
+  for (;;) {
+    std::optional<size_t> first;
+    for (size_t i = 0; i < level.size(); ++i) {
+      if (left[i] == 0) continue;
+      if (!first || nodes_of(level[i])[left[i] - 1] < nodes_of(level[*first])[left[*first] - 1]) first = i;
+    }
+    if (!first) return false;
+    const Priced& at = level[*first];
+    const NodeId node = nodes_of(at)[--left[*first]];
+    HEDDLE_TRY(const bool taken, take({node, pick_cards(at.request, {at.cost, at.kind, at.slot, node})}));
+    if (taken) return true;
+  }
+}
+
+// The cheapest place is nearly always taken, so the others are put in order only when it is not.
+Result<bool> Placer::visit(std::span<const RequestId> variants, const Take& take) {
+  int64_t least = INT64_MAX;
+  for (const RequestId id : variants) {
+    refresh(id);
+    least = std::min(least, cheapest_above(id, INT64_MIN));
+  }
+  if (least == INT64_MAX) return false;
+  std::vector<Priced> level;
+  for (const RequestId id : variants) price(id, level, least - 1);
+  std::erase_if(level, [&](const Priced& at) { return at.cost != least; });
+  HEDDLE_TRY(const bool taken, visit_level(level, take));
+  if (taken) return true;
+  std::vector<Priced> rest;
+  for (const RequestId id : variants) price(id, rest, least);
+  std::stable_sort(rest.begin(), rest.end(), [](const Priced& a, const Priced& b) { return a.cost < b.cost; });
+  for (auto from = rest.begin(); from != rest.end();) {
+    const auto to = std::find_if(from, rest.end(), [&](const Priced& at) { return at.cost != from->cost; });
+    HEDDLE_TRY(const bool found, visit_level({from, to}, take));
+    if (found) return true;
+    from = to;
+  }
+  return false;
 }
 
 }  // namespace heddle::placement

@@ -9,8 +9,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/random.h"
@@ -41,6 +43,22 @@ class Placer {
   void arrive(RequestId id);
   // The best place now; none: it fits nowhere. Takes nothing.
   [[nodiscard]] std::optional<Choice> choose(RequestId id);
+
+  // For a caller that has more to ask of a node than a policy sees: every place, the cheapest first, ties as above,
+  // until `take` says true; false: it never did. variants: the same pod as nodes of different kinds see it; no kind is
+  // allowed by two of them. Takes nothing; `take` changes nothing here. Not for kRandom. Errors: those of `take`.
+  using Take = std::function<Result<bool>(const Choice&)>;
+  Result<bool> visit(std::span<const RequestId> variants, const Take& take);
+  // The cheapest cards on one node; none: it does not fit there. Not for kRandom.
+  [[nodiscard]] std::optional<Choice> choose_on(NodeId node, RequestId id);
+
+  // A new estimate of the mix from outside, in place of what arrives here.
+  void learn(const Mix& mix);
+  // Looks at what the fleet has left; arrive() does it each 32nd time.
+  void observe();
+  // Requests have no numbers any more, so that many different ones do not pile up. For those who learn from outside.
+  void forget_requests();
+  [[nodiscard]] size_t known_requests() const { return requests_.size(); }
   // Errors: as NodeClasses.
   Result<void> take(RequestId id, const Choice& choice) { return nodes_.take(choice, requests_[id]); }
   Result<void> give_back(RequestId id, const Choice& choice) { return nodes_.give_back(choice, requests_[id]); }
@@ -61,8 +79,18 @@ class Placer {
     NodeId node = 0;
   };
 
-  void learn(const Mix& mix);
+  struct Priced {
+    int64_t cost = 0;
+    Kind kind = 0;
+    uint32_t slot = 0;
+    RequestId request = 0;
+  };
+
+  void refresh(RequestId id);
   void refresh(RequestId id, Kind kind, KindCosts& costs);
+  void price(RequestId id, std::vector<Priced>& out, int64_t above) const;
+  [[nodiscard]] int64_t cheapest_above(RequestId id, int64_t above) const;
+  Result<bool> visit_level(std::span<const Priced> level, const Take& take);
   std::optional<Found> cheapest(RequestId id);
   std::optional<Found> any(RequestId id);
   [[nodiscard]] std::vector<uint16_t> pick_cards(RequestId id, const Found& found);
