@@ -28,6 +28,10 @@ std::string first_existing(const std::vector<std::string>& paths) {
   return paths.front();
 }
 
+std::string existing_or_empty(const std::string& path) {
+  return ::access(path.c_str(), R_OK) == 0 ? path : std::string();
+}
+
 std::string host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string();
@@ -50,6 +54,7 @@ void add_driver_options(CLI::App& app, Flags& flags) {
                  "device nodes below dev/")
       ->capture_default_str();
   app.add_option("--nvml", flags.nvml, "Path of libnvidia-ml.so.1; default: searched below --driver-root");
+  app.add_option("--dcmi", flags.dcmi, "Path of libdcmi.so (Ascend); default: searched below --driver-root");
 }
 
 void add_options(CLI::App& app, Flags& flags, Raw& raw) {
@@ -82,6 +87,8 @@ void add_options(CLI::App& app, Flags& flags, Raw& raw) {
       ->capture_default_str();
   app.add_option("--guard-library", agent.preparer.guard_library,
                  "Path of libheddle_guard.so; default: beside the program");
+  app.add_option("--ascend-guard-library", agent.preparer.ascend_guard_library,
+                 "Path of libheddle_guard_ascend.so; default: beside --guard-library");
   app.add_option("--oci-hook", raw.hook, "Path of heddle-oci-hook, or none; default: beside the program");
   app.add_option("--metrics-address", agent.metrics_address, "Address for /metrics, /healthz, /readyz; empty: none")
       ->capture_default_str();
@@ -122,10 +129,20 @@ void complete(Flags& flags, const Raw& raw) {
         first_existing({folder + "/../lib/libheddle_guard.so", folder + "/libheddle_guard.so",
                         folder + "/../lib/heddle/libheddle_guard.so"});
   }
+  if (agent.preparer.ascend_guard_library.empty()) {
+    const std::string& beside = agent.preparer.guard_library;
+    agent.preparer.ascend_guard_library =
+        existing_or_empty(beside.substr(0, beside.find_last_of('/') + 1) + "libheddle_guard_ascend.so");
+  }
   agent.preparer.guard_hook = raw.hook.empty() ? folder + "/heddle-oci-hook" : raw.hook == "none" ? "" : raw.hook;
   // An empty path means "not given"; the library searches under the driver root itself.
-  agent.worker_command = {program, "vendor-worker", "--driver-root", agent.preparer.injection.driver_root};
-  if (!flags.nvml.empty()) agent.worker_command.insert(agent.worker_command.end(), {"--nvml", flags.nvml});
+  for (const char* vendor : {"nvidia", "ascend"}) {
+    std::vector<std::string> command = {program, "vendor-worker", "--vendor",
+                                        vendor,  "--driver-root", agent.preparer.injection.driver_root};
+    if (!flags.nvml.empty()) command.insert(command.end(), {"--nvml", flags.nvml});
+    if (!flags.dcmi.empty()) command.insert(command.end(), {"--dcmi", flags.dcmi});
+    agent.workers.push_back({vendor, std::move(command)});
+  }
 }
 
 }  // namespace
@@ -145,6 +162,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   add_options(app, flags, raw);
   CLI::App* worker = app.add_subcommand("vendor-worker")->group("");
   add_driver_options(*worker, flags);
+  worker->add_option("--vendor", flags.vendor, "Whose library")->check(CLI::IsMember({"nvidia", "ascend"}));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -8,8 +8,10 @@
 namespace heddle::agent {
 
 struct Flags {
-  bool vendor_worker = false;  // the hidden verb: this process only calls the vendor's library
+  bool vendor_worker = false;     // the hidden verb: this process only calls the vendor's library
+  std::string vendor = "nvidia";  // of the worker
   std::string nvml;
+  std::string dcmi;
   std::string kubeconfig;
   std::string log_level = "info";
   AgentOptions agent;

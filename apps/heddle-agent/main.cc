@@ -9,6 +9,7 @@
 
 #include "agent/agent.h"
 #include "flags.h"
+#include "vendors/ascend/probe.h"
 #include "vendors/nvidia/probe.h"
 #include "vendors/worker.h"
 
@@ -57,8 +58,10 @@ int main(int argc, char** argv) {
   const heddle::agent::ParsedFlags parsed = heddle::agent::parse_flags(argc, argv);
   if (!parsed.run) return parsed.exit_status;
   if (parsed.flags.vendor_worker) {
-    return heddle::vendors::nvidia::serve_probe(
-        heddle::vendors::kWorkerFd, {parsed.flags.nvml, parsed.flags.agent.preparer.injection.driver_root, "/sys"});
+    using namespace heddle::vendors;
+    const std::string& root = parsed.flags.agent.preparer.injection.driver_root;
+    if (parsed.flags.vendor == "ascend") return ascend::serve_probe(kWorkerFd, {parsed.flags.dcmi, root, "/sys"});
+    return nvidia::serve_probe(kWorkerFd, {parsed.flags.nvml, root, "/sys"});
   }
   return run(parsed.flags);
 }

@@ -23,8 +23,7 @@
 #include "base/prometheus.h"
 #include "codec/codec.h"
 #include "kube/http_server.h"
-#include "vendors/source.h"
-#include "vendors/worker.h"
+#include "vendors/sources.h"
 
 namespace heddle::agent {
 namespace {
@@ -78,10 +77,7 @@ class Agent {
         client_(client),
         clock_(clock),
         log_(log),
-        worker_({options.worker_command}, clock),
-        source_(
-            {.memory_file = options.preparer.state_dir + "/inventory-nvidia.json"},
-            [this](std::string_view what, Duration deadline) { return worker_.call(what, deadline); }, clock),
+        source_(options.workers, options.preparer.state_dir, clock),
         events_(client, clock, options.node_name, log) {}
 
   Result<void> run(const std::function<void()>& wait_for_stop) {
@@ -143,7 +139,7 @@ class Agent {
     if (!known || !state.node || !state.slices_synced) {
       return fail(Code::kUnavailable, "the agent does not know yet who else uses the cards of this node");
     }
-    const std::vector<vendors::Card> cards = source_.snapshot().inventory.cards;
+    const std::vector<vendors::Card> cards = source_.cards();
     return NodeCards{options_.node_name, cards, foreign(cards, state)};
   }
 
@@ -285,19 +281,28 @@ class Agent {
 
   // What was found, and what of it cannot be offered: once, and again when it changes. Of the supervising thread.
   void tell_discovery() {
-    const vendors::Inventory inventory = source_.snapshot().inventory;
+    for (const vendors::VendorSnapshot& of : source_.by_vendor()) tell_discovery(of.vendor, of.snapshot.inventory);
+  }
+
+  void tell_discovery(const std::string& vendor, const vendors::Inventory& inventory) {
     std::vector<std::string> lines = not_offered(inventory);
     const bool usable = inventory.state == vendors::LibraryState::kOk;
     if (!usable) lines.insert(lines.begin(), inventory.detail);
     const auto now = std::pair(inventory.cards.size(), lines);
-    if (discovery_told_ == now) return;
+    const auto told = discovery_told_.find(vendor);
+    if (told != discovery_told_.end() && told->second == now) return;
     log_.info("discovered",
-              {{"vendor", "nvidia"}, {"library", inventory.library_path}, {"cards", inventory.cards.size()}});
-    if (!usable) log_.warning("the driver's library cannot be used", {{"vendor", "nvidia"}, {"why", inventory.detail}});
-    for (size_t i = usable ? 0 : 1; i < lines.size(); ++i) {
-      log_.warning("a card is not offered", {{"vendor", "nvidia"}, {"why", lines[i]}});
+              {{"vendor", vendor}, {"library", inventory.library_path}, {"cards", inventory.cards.size()}});
+    // Most machines have the cards of one vendor.
+    const bool absent = inventory.state == vendors::LibraryState::kMissing && inventory.cards.empty();
+    if (absent) log_.info("there is no driver", {{"vendor", vendor}, {"why", inventory.detail}});
+    if (!usable && !absent) {
+      log_.warning("the driver's library cannot be used", {{"vendor", vendor}, {"why", inventory.detail}});
     }
-    discovery_told_ = now;
+    for (size_t i = usable ? 0 : 1; i < lines.size(); ++i) {
+      log_.warning("a card is not offered", {{"vendor", vendor}, {"why", lines[i]}});
+    }
+    discovery_told_[vendor] = now;
   }
 
   std::vector<ClaimAccount> accounts() const {
@@ -335,12 +340,12 @@ class Agent {
 
   // True when a second look should follow soon.
   bool look(Supervisor& supervisor, const NodeState& state) {
-    const vendors::Snapshot snapshot = source_.snapshot();
+    const std::vector<vendors::CardStatus> statuses = source_.statuses();
     if (!state.pods_synced || !state.slices_synced || !state.node) return false;
     const std::vector<ClaimRecord> records = preparer_->records();
     const std::vector<Grant> granted = grants(state, records);
-    if (!looked_ && snapshot.current) {
-      note_in_use(snapshot.statuses, granted);
+    if (!looked_) {
+      note_in_use(statuses, granted);
       source_.forget_missing([this](const std::string& uuid) { return is_held(uuid); });
     }
     drop_ended_users();
@@ -349,9 +354,8 @@ class Agent {
       looked_ = true;
     }
     wake_.notify_all();
-    const std::map<std::string, std::string> served =
-        foreign_owners(snapshot.inventory.cards, state.slices, state.allocatable);
-    std::vector<vendors::CardStatus> cards = snapshot.statuses;
+    const std::map<std::string, std::string> served = foreign_owners(source_.cards(), state.slices, state.allocatable);
+    std::vector<vendors::CardStatus> cards = statuses;
     std::erase_if(cards, [&](const vendors::CardStatus& card) { return served.contains(card.uuid); });
     std::set<std::string> report_only;
     {
@@ -380,7 +384,7 @@ class Agent {
   void update_health() {
     std::vector<DeviceHealth> devices;
     const int64_t now = clock_.now().unix_nanos / 1'000'000'000;
-    for (const vendors::Card& card : source_.snapshot().inventory.cards) {
+    for (const vendors::Card& card : source_.cards()) {
       devices.push_back(
           {pool_name(options_.node_name, card.vendor), device_name(card), card.healthy, card.health_message, now});
     }
@@ -388,7 +392,7 @@ class Agent {
   }
 
   std::string fingerprint(const NodeState& state) const {
-    const std::vector<vendors::Card> cards = source_.snapshot().inventory.cards;
+    const std::vector<vendors::Card> cards = source_.cards();
     std::string text = looked_ ? "looked" : "";
     for (const model::ResourceSlice& slice : desired_slices({"", ""}, cards, foreign(cards, state))) {
       text += codec::slice_json(slice);
@@ -406,7 +410,7 @@ class Agent {
       const NodeState state = view_->state();
       // Nothing is offered before it is known who else uses the cards.
       if (!state.node || !state.slices_synced || !looked_) continue;
-      const std::vector<vendors::Card> cards = source_.snapshot().inventory.cards;
+      const std::vector<vendors::Card> cards = source_.cards();
       std::vector<model::ResourceSlice> own = state.slices;
       std::erase_if(own, [](const model::ResourceSlice& slice) { return slice.driver != kDriver; });
       done = publisher.reconcile(desired_slices(*state.node, cards, foreign(cards, state)), own);
@@ -421,7 +425,7 @@ class Agent {
   MetricsInput metrics_input() const {
     MetricsInput input;
     input.node = options_.node_name;
-    input.cards = source_.snapshot();
+    input.vendors = source_.by_vendor();
     for (const ClaimAccount& account : accounts()) {
       input.claims.push_back(account.claim);
       input.charged.push_back(charged(account));
@@ -432,7 +436,6 @@ class Agent {
     }
     input.findings_total = findings_total_;
     input.ended_total = ended_total_;
-    input.worker_starts = worker_.starts();
     input.slice_writes = slice_writes_;
     const kube::ClientStats stats = client_.stats();
     input.api_requests = stats.requests;
@@ -466,9 +469,8 @@ class Agent {
   kube::Client& client_;
   const Clock& clock_;
   const Logger& log_;
-  vendors::Worker worker_;
-  vendors::CardSource source_;
-  std::optional<std::pair<size_t, std::vector<std::string>>> discovery_told_;
+  vendors::CardSources source_;
+  std::map<std::string, std::pair<size_t, std::vector<std::string>>> discovery_told_;  // by vendor
   EventWriter events_;
   HealthBoard health_;
   std::unique_ptr<Preparer> preparer_;

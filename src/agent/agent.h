@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "kube/client.h"
+#include "vendors/sources.h"
 
 namespace heddle::agent {
 
@@ -19,8 +20,8 @@ struct AgentOptions {
   DraServerOptions dra;
   SupervisorOptions supervisor;
   Duration supervise_interval = Duration::seconds(2);
-  std::vector<std::string> worker_command;  // argv of the vendor's worker process
-  std::string metrics_address;              // empty: no metrics
+  std::vector<vendors::VendorWorker> workers;
+  std::string metrics_address;  // empty: no metrics
   uint16_t metrics_port = 8081;
   bool strict_shares = false;  // nothing of a card's time is lent
   std::string proc = "/proc";

@@ -1,5 +1,7 @@
 #include "agent/metrics.h"
 
+#include <algorithm>
+
 #include "agent/slices.h"
 #include "base/prometheus.h"
 
@@ -12,24 +14,31 @@ Labels card_labels(const vendors::Card& card) {
   return {{"vendor", card.vendor}, {"uuid", card.uuid}, {"minor", std::to_string(card.minor)}, {"model", card.model}};
 }
 
-const vendors::Card* card_by_uuid(const vendors::Snapshot& cards, const std::string& uuid) {
-  for (const vendors::Card& card : cards.inventory.cards) {
-    if (card.uuid == uuid) return &card;
+struct KnownCards {
+  std::vector<vendors::Card> cards;
+  std::vector<vendors::CardStatus> statuses;
+};
+
+KnownCards all_cards(const std::vector<vendors::VendorSnapshot>& vendors) {
+  KnownCards all;
+  for (const vendors::VendorSnapshot& of : vendors) {
+    std::ranges::copy(of.snapshot.inventory.cards, std::back_inserter(all.cards));
+    std::ranges::copy(of.snapshot.statuses, std::back_inserter(all.statuses));
   }
-  return nullptr;
+  return all;
 }
 
-void write_cards(PrometheusText& text, const vendors::Snapshot& cards) {
+void write_cards(PrometheusText& text, const KnownCards& all) {
   text.family("heddle_accelerator_healthy", "gauge", "1 while the card can be used.");
-  for (const vendors::Card& card : cards.inventory.cards) text.sample(card_labels(card), card.healthy ? 1 : 0);
+  for (const vendors::Card& card : all.cards) text.sample(card_labels(card), card.healthy ? 1 : 0);
   text.family("heddle_accelerator_memory_total_bytes", "gauge", "Memory of the card as its driver reports it.");
-  for (const vendors::Card& card : cards.inventory.cards) text.sample(card_labels(card), card.memory_bytes);
+  for (const vendors::Card& card : all.cards) text.sample(card_labels(card), card.memory_bytes);
   const auto family = [&](const char* name, const char* help, auto read) {
     text.family(name, "gauge", help);
-    for (const vendors::CardStatus& status : cards.statuses) {
-      const vendors::Card* card = card_by_uuid(cards, status.uuid);
+    for (const vendors::CardStatus& status : all.statuses) {
+      const auto card = std::ranges::find(all.cards, status.uuid, &vendors::Card::uuid);
       const int64_t value = read(status);
-      if (card != nullptr && value >= 0) text.sample(card_labels(*card), value);
+      if (card != all.cards.end() && value >= 0) text.sample(card_labels(*card), value);
     }
   };
   family("heddle_accelerator_memory_used_bytes", "Memory in use on the card.",
@@ -83,13 +92,17 @@ std::string metrics_text(const MetricsInput& input) {
   text.family("heddle_agent_info", "gauge", "The version of this agent.");
   text.sample({{"version", HEDDLE_VERSION}, {"node", input.node}}, 1);
   text.family("heddle_agent_vendor_up", "gauge", "1 while the vendor's library answers.");
-  text.sample({{"vendor", "nvidia"}}, input.cards.current ? 1 : 0);
+  for (const vendors::VendorSnapshot& of : input.vendors) {
+    text.sample({{"vendor", of.vendor}}, of.snapshot.current ? 1 : 0);
+  }
   text.family("heddle_agent_vendor_worker_starts_total", "counter",
               "Starts of the process that calls the vendor's library.");
-  text.sample({{"vendor", "nvidia"}}, input.worker_starts);
+  for (const vendors::VendorSnapshot& of : input.vendors) text.sample({{"vendor", of.vendor}}, of.worker_starts);
   text.family("heddle_agent_cards_not_offered", "gauge", "Cards that the driver counts and this node does not offer.");
-  text.sample({{"vendor", "nvidia"}}, not_offered(input.cards.inventory).size());
-  write_cards(text, input.cards);
+  for (const vendors::VendorSnapshot& of : input.vendors) {
+    text.sample({{"vendor", of.vendor}}, not_offered(of.snapshot.inventory).size());
+  }
+  write_cards(text, all_cards(input.vendors));
   write_claims(text, input.claims);
   write_charges(text, input);
   int64_t ungranted = 0;

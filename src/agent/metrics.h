@@ -8,19 +8,18 @@
 #include "agent/account.h"
 #include "agent/record.h"
 #include "agent/supervise.h"
-#include "vendors/source.h"
+#include "vendors/sources.h"
 
 namespace heddle::agent {
 
 struct MetricsInput {
   std::string node;
-  vendors::Snapshot cards;
+  std::vector<vendors::VendorSnapshot> vendors;
   std::vector<ClaimRecord> claims;
   std::vector<std::vector<ChargedDevice>> charged;  // by claim
   std::vector<Finding> findings;                    // present ones
   int64_t findings_total = 0;                       // since the start
   int64_t ended_total = 0;
-  int64_t worker_starts = 0;
   int64_t slice_writes = 0;
   uint64_t api_requests = 0;
   uint64_t api_failures = 0;

@@ -26,6 +26,12 @@ Result<void> check_uid(const std::string& uid) {
   return {};
 }
 
+// "node-1/ascend" -> "ascend". Records of before have pools of NVIDIA's alone.
+std::string vendor_of(const GrantedDevice& device) {
+  const size_t slash = device.pool.rfind('/');
+  return slash == std::string::npos ? "nvidia" : device.pool.substr(slash + 1);
+}
+
 bool same_cards(const ClaimRecord& a, const ClaimRecord& b) {
   return a.devices == b.devices;
 }
@@ -66,7 +72,11 @@ Result<void> Preparer::start() {
   boot_id_ = boot ? boot->substr(0, boot->find('\n')) : std::string();
   HEDDLE_TRY(node_lock_, NodeLock::open(options_.state_dir + "/node.lock", options_.lock_patience));
   HEDDLE_TRY(const NodeLock::Hold hold, node_lock_->acquire([] { return Result<void>(); }));
-  HEDDLE_TRY(guard_, install_guard(options_.state_dir, options_.guard_library, options_.guard_hook));
+  for (const char* vendor : {"nvidia", "ascend"}) {
+    const std::string& library = guard_library_of(vendor);
+    if (library.empty()) continue;
+    HEDDLE_TRY(guards_[vendor], install_guard(options_.state_dir, library, options_.guard_hook));
+  }
   HEDDLE_CHECK_OK(reload());
   remove_strays();
   collect_guards();
@@ -162,7 +172,9 @@ void Preparer::remove_strays() {
 // Takes the shares in memory before anything is written, so that parallel calls cannot take them twice.
 Result<ClaimRecord> Preparer::reserve(ClaimRecord grant) {
   const std::lock_guard lock(mutex_);
-  grant.guard_version = guard_.name;
+  const auto guard = grant.devices.empty() ? guards_.end() : guards_.find(vendor_of(grant.devices.front()));
+  const std::string guard_version = guard == guards_.end() ? std::string() : guard->second.name;
+  grant.guard_version = guard_version;
   grant.boot_id = boot_id_;
   const auto known = std::ranges::find(records_, grant.uid, &ClaimRecord::uid);
   if (known == records_.end()) {
@@ -185,7 +197,7 @@ Result<ClaimRecord> Preparer::reserve(ClaimRecord grant) {
   for (const PodReference& pod : grant.pods) {
     if (std::ranges::find(known->pods, pod) == known->pods.end()) known->pods.push_back(pod);
   }
-  if (known->boot_id != boot_id_) known->guard_version = guard_.name;  // no container from before the boot is left
+  if (known->boot_id != boot_id_) known->guard_version = guard_version;  // no container from before the boot is left
   known->boot_id = boot_id_;
   return *known;
 }
@@ -197,7 +209,7 @@ Result<ClaimRecord> Preparer::prepare(ClaimRecord grant) {
   const std::string uid = grant.uid;
   const std::vector<ClaimRecord> before = records();
   const bool fresh = std::ranges::find(before, uid, &ClaimRecord::uid) == before.end();
-  HEDDLE_TRY(const ClaimRecord record, reserve(std::move(grant)));
+  HEDDLE_TRY(ClaimRecord record, reserve(std::move(grant)));
   Result<void> done = write_record(record);
   if (done) done = materialise(record);
   if (!done) {
@@ -230,6 +242,7 @@ Result<void> Preparer::materialise(const ClaimRecord& record) {
   for (const GrantedDevice& device : plan.devices) {
     limits.devices.push_back({device.card_uuid, device.memory_bytes,
                               static_cast<int>(std::min<int64_t>(device.cores, 100)), device.whole_card(), 0});
+    if (vendor_of(device) == "ascend") limits.devices.back().number = device.minor;
   }
   options_.before_step("limits");
   HEDDLE_TRY(const GuardFolder folder,
@@ -243,31 +256,62 @@ Result<void> Preparer::materialise(const ClaimRecord& record) {
   return write_cdi(record, plan, folder);
 }
 
+const std::string& Preparer::guard_library_of(const std::string& vendor) const {
+  return vendor == "ascend" ? options_.ascend_guard_library : options_.guard_library;
+}
+
+Result<GuardVersion> Preparer::guard_of(const ClaimRecord& record, const FolderPlan& plan) const {
+  const std::string vendor = vendor_of(plan.devices.front());
+  const bool mixed =
+      std::ranges::any_of(plan.devices, [&](const GrantedDevice& device) { return vendor_of(device) != vendor; });
+  // A container has one guard.
+  if (mixed)
+    return fail(Code::kUnsupported, fmt::format("claim {} has shares of cards of several vendors", record.key()));
+  const std::string& library = guard_library_of(vendor);
+  if (library.empty()) return fail(Code::kUnsupported, "this agent has no guard for shares of " + vendor);
+  Result<GuardVersion> guard = find_guard(options_.state_dir, record.guard_version);
+  // Another instance of the agent may have seen it unused and removed it.
+  return guard ? guard : install_guard(options_.state_dir, library, options_.guard_hook);
+}
+
 Result<void> Preparer::write_cdi(const ClaimRecord& record, const FolderPlan& plan, const GuardFolder& folder) {
   CdiClaim claim;
   claim.uid = record.uid;
-  HEDDLE_TRY(claim.common, vendors::nvidia::common_injection(options_.injection));
+  const auto add = [](vendors::Injection from, vendors::Injection& to) {
+    std::ranges::move(from.nodes, std::back_inserter(to.nodes));
+    std::ranges::move(from.mounts, std::back_inserter(to.mounts));
+    std::ranges::move(from.environment, std::back_inserter(to.environment));
+  };
   std::map<std::string, vendors::Injection> by_request;
-  std::string visible;
+  std::map<std::string, std::vector<vendors::Card>> by_vendor;
   for (const GrantedDevice& device : record.devices) {
     vendors::Card card;
     card.minor = device.minor;
-    HEDDLE_TRY(vendors::Injection injection, vendors::nvidia::card_injection(options_.injection, card));
-    vendors::Injection& sum = by_request[device.request];
-    std::ranges::move(injection.nodes, std::back_inserter(sum.nodes));
-    std::ranges::move(injection.mounts, std::back_inserter(sum.mounts));
+    card.uuid = device.card_uuid;
+    const std::string vendor = vendor_of(device);
+    HEDDLE_TRY(vendors::Injection injection, vendors::card_injection(vendor, options_.injection, card));
+    add(std::move(injection), by_request[device.request]);
+    by_vendor[vendor];
   }
-  for (const GrantedDevice& device : plan.devices) visible += (visible.empty() ? "" : ",") + device.card_uuid;
-  // A uuid that a container cannot see would hide those behind it; so only where every container gets every card.
-  if (by_request.size() == 1) claim.common.environment.emplace_back("CUDA_VISIBLE_DEVICES", visible);
+  for (const GrantedDevice& device : plan.devices) {
+    vendors::Card card;
+    card.minor = device.minor;
+    card.uuid = device.card_uuid;
+    by_vendor[vendor_of(device)].push_back(std::move(card));
+  }
+  const auto spread = by_request.size() == 1 ? vendors::Spread::kEverywhere : vendors::Spread::kByRequest;
+  for (const auto& [vendor, cards] : by_vendor) {
+    HEDDLE_TRY(vendors::Injection injection, vendors::common_injection(vendor, options_.injection));
+    add(std::move(injection), claim.common);
+    for (auto& variable : vendors::visible_cards(vendor, cards, spread)) {
+      claim.common.environment.push_back(std::move(variable));
+    }
+  }
   for (auto& [name, injection] : by_request) claim.requests.push_back({name, std::move(injection)});
   if (!std::ranges::all_of(plan.devices, &GrantedDevice::whole_card)) {
-    Result<GuardVersion> guard = find_guard(options_.state_dir, record.guard_version);
-    // Another instance of the agent may have seen it unused and removed it.
-    if (!guard) guard = install_guard(options_.state_dir, options_.guard_library, options_.guard_hook);
-    if (!guard) return tl::unexpected(guard.error());
-    claim.guard = CdiGuard{folder.limits,       folder.usage, guard->library_dir,
-                           guard->preload_file, guard->hook,  claim_dir(record.uid) + "/" + plan.name};
+    HEDDLE_TRY(const GuardVersion guard, guard_of(record, plan));
+    claim.guard = CdiGuard{folder.limits,      folder.usage, guard.library_dir,
+                           guard.preload_file, guard.hook,   claim_dir(record.uid) + "/" + plan.name};
   }
   const std::string text = cdi_json(claim);
   const std::string path = cdi_file(options_.cdi_root, record.uid);
@@ -297,7 +341,7 @@ Result<void> Preparer::remove_files(const std::string& claim_uid) {
   if (!names) return {};
   options_.before_step("remove folders");
   for (const std::string& name : *names) {
-    if (name != "claim.json") HEDDLE_CHECK_OK(remove_guard_folder(folder + "/" + name));
+    if (name != "claim.json") HEDDLE_CHECK_OK(remove_guard_folder(fmt::format("{}/{}", folder, name)));
   }
   options_.before_step("remove record");
   return remove_tree(folder);
@@ -313,7 +357,8 @@ void Preparer::forget(const std::string& claim_uid) {
 
 void Preparer::collect_guards() {
   const std::lock_guard lock(mutex_);
-  std::set<std::string> used = {guard_.name};
+  std::set<std::string> used;
+  for (const auto& [vendor, guard] : guards_) used.insert(guard.name);
   for (const ClaimRecord& record : records_) {
     if (record.salvaged()) return;  // which guard its containers load is not known
     used.insert(record.guard_version);

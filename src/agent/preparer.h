@@ -7,6 +7,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,18 +21,19 @@
 #include "agent/node_lock.h"
 #include "agent/record.h"
 #include "base/log.h"
-#include "vendors/nvidia/injection.h"
+#include "vendors/injection.h"
 
 namespace heddle::agent {
 
 struct PreparerOptions {
   std::string state_dir;
   std::string cdi_root = "/var/run/cdi";
-  std::string guard_library;
-  std::string guard_hook;  // may be empty
+  std::string guard_library;         // for NVIDIA cards
+  std::string ascend_guard_library;  // for Ascend NPUs; empty: their shares cannot be prepared
+  std::string guard_hook;            // may be empty
   UsageKind usage = UsageKind::kTmpfs;
   int64_t context_bytes = 0;  // what the driver takes for one context; 0: the guard measures it
-  vendors::nvidia::InjectionOptions injection;
+  vendors::InjectionOptions injection;
   std::string boot_id_file = "/proc/sys/kernel/random/boot_id";
   Duration lock_patience = Duration::seconds(10);  // with another agent of this node
   // Called with the name of each step before it is done; the tests of crashes end the process there.
@@ -74,6 +76,8 @@ class Preparer {
   Result<ClaimRecord> reserve(ClaimRecord grant);
   Result<void> materialise(const ClaimRecord& record);
   Result<void> write_record(const ClaimRecord& record);
+  [[nodiscard]] const std::string& guard_library_of(const std::string& vendor) const;
+  Result<GuardVersion> guard_of(const ClaimRecord& record, const FolderPlan& plan) const;
   Result<void> write_cdi(const ClaimRecord& record, const FolderPlan& plan, const GuardFolder& folder);
   Result<void> remove_files(const std::string& claim_uid);
   [[nodiscard]] std::optional<ClaimRecord> salvage(const std::string& uid) const;
@@ -86,7 +90,7 @@ class Preparer {
   const PreparerOptions options_;
   const Logger& log_;
   std::unique_ptr<NodeLock> node_lock_;
-  GuardVersion guard_;
+  std::map<std::string, GuardVersion> guards_;  // by vendor
   std::string boot_id_;
   mutable std::mutex mutex_;
   std::condition_variable turn_;

@@ -94,6 +94,55 @@ class PreparerTest : public testing::Test {
   Logger log_{"test", LogLevel::kError, clock_};
 };
 
+TEST_F(PreparerTest, AShareOfAnAscendNpuGetsItsNodesItsNumberAndTheGuardOfItsVendor) {
+  for (const char* file :
+       {"/driver/dev/davinci_manager", "/driver/dev/davinci2", "/driver/dev/hisi_hdc", "/ascend.so"}) {
+    ASSERT_TRUE(write_file_atomic(dir_ + file, "ascend", 0644));
+  }
+  PreparerOptions with = options();
+  with.ascend_guard_library = dir_ + "/ascend.so";
+  const auto preparer = open_with(with);
+  ClaimRecord npu = grant("u1", 3000, 30, 2);
+  npu.devices[0].pool = "n/ascend";
+  npu.devices[0].device = "npu-2";
+  const auto record = preparer->prepare(npu);
+  ASSERT_TRUE(record) << record.error().text();
+  const auto limits = guard::decode_limits(*read_file(dir_ + "/state/claims/u1/gpu/limits"));
+  ASSERT_TRUE(limits);
+  EXPECT_EQ(limits->devices.at(0).number, 2);
+  const std::string text = *read_file(cdi_file(dir_ + "/cdi", "u1"));
+  for (const char* part :
+       {"/dev/davinci2", "/dev/davinci_manager", "/dev/hisi_hdc", "ASCEND_VISIBLE_DEVICES=2", "/run/heddle/limits"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+  }
+  EXPECT_EQ(text.find("libcuda"), std::string::npos) << text;
+  // The folder of the version holds the vendor's guard under the one name that containers know.
+  EXPECT_EQ(*read_file(dir_ + "/state/guard/" + record->guard_version + "/lib/libheddle_guard.so"), "ascend");
+  const auto cuda = preparer->prepare(grant("u2", 100));
+  ASSERT_TRUE(cuda);
+  EXPECT_NE(cuda->guard_version, record->guard_version);
+  EXPECT_EQ(guard::decode_limits(*read_file(dir_ + "/state/claims/u2/gpu/limits"))->devices.at(0).number, -1);
+
+  ClaimRecord mixed = grant("u3", 100);
+  mixed.devices.push_back(npu.devices[0]);
+  mixed.devices[1].memory_bytes = 100 * kMiB;
+  EXPECT_EQ(preparer->prepare(mixed).error().code, Code::kUnsupported);
+  EXPECT_EQ(on_disk("u3"), "");
+}
+
+TEST_F(PreparerTest, WithoutTheVendorsGuardItsSharesAreRefused) {
+  for (const char* file : {"/driver/dev/davinci_manager", "/driver/dev/davinci2"}) {
+    ASSERT_TRUE(write_file_atomic(dir_ + file, "ascend", 0644));
+  }
+  const auto preparer = open();
+  ClaimRecord npu = grant("u1", 3000, 30, 2);
+  npu.devices[0].pool = "n/ascend";
+  EXPECT_EQ(preparer->prepare(npu).error().code, Code::kUnsupported);
+  npu.devices[0].memory_bytes = npu.devices[0].card_memory_bytes;
+  npu.devices[0].cores = 100;
+  EXPECT_TRUE(preparer->prepare(npu)) << "a whole card needs none";
+}
+
 TEST_F(PreparerTest, PrepareWritesEverythingAndUnprepareTakesItAway) {
   const auto preparer = open();
   const auto record = preparer->prepare(grant("u1", 3000, 30));
@@ -308,6 +357,7 @@ TEST_F(PreparerTest, AStoppedAgentDoesNotStopTheNext) {
   char held = 0;
   ASSERT_EQ(::read(ends[0], &held, 1), 1);
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&, i] {
       const auto refused = preparer->prepare(grant("v" + std::to_string(i), 100));
@@ -356,6 +406,7 @@ TEST_F(PreparerTest, ADamagedRecordStillCountsAndItsContainersCanRestart) {
 TEST_F(PreparerTest, ParallelCallsNeverGrantTwice) {
   const auto preparer = open();
   std::vector<std::thread> threads;
+  threads.reserve(16);
   std::atomic<int> granted = 0;
   for (int i = 0; i < 16; ++i) {
     threads.emplace_back([&, i] {
@@ -368,6 +419,7 @@ TEST_F(PreparerTest, ParallelCallsNeverGrantTwice) {
   EXPECT_EQ(granted, 8 * 3) << "eight claims of an eighth each fit, and keep fitting when repeated";
   EXPECT_EQ(preparer->records().size(), 8U);
   std::vector<std::thread> removers;
+  removers.reserve(16);
   for (int i = 0; i < 16; ++i) {
     removers.emplace_back([&, i] { EXPECT_TRUE(preparer->unprepare("u" + std::to_string(i))); });
   }

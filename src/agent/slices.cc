@@ -78,7 +78,7 @@ std::string obstacle(const vendors::Card& card, std::set<std::string>& names) {
   if (card.partitioned)
     return "its partitions (MIG) are on, and those are not offered yet; nvidia-smi -mig 0 ends that";
   if (grantable_memory(card) < 2 * kMiB) return fmt::format("{} bytes of memory cannot be shared", card.memory_bytes);
-  if (!names.insert(device_name(card)).second) return "another card has its minor number";
+  if (!names.insert(card.vendor + "/" + device_name(card)).second) return "another card has its minor number";
   return {};
 }
 
@@ -111,6 +111,16 @@ void keep_times(model::ResourceSlice& next, const model::ResourceSlice& before) 
   }
 }
 
+// The resource by which a device plugin serves cards like this one; empty: there is none.
+std::string plugin_resource(const vendors::Card& card, const std::map<std::string, Quantity>& allocatable) {
+  const std::string prefix = card.vendor == "ascend" ? "huawei.com/Ascend" : card.vendor + ".com/gpu";
+  for (auto at = allocatable.lower_bound(prefix); at != allocatable.end() && at->first.starts_with(prefix); ++at) {
+    const bool same = card.vendor == "ascend" || at->first == prefix;
+    if (same && at->second.sign() > 0) return at->first;
+  }
+  return {};
+}
+
 const std::string* text_attribute(const model::Device& device, const std::string& driver, const std::string& name) {
   const model::AttributeValue* value = model::find_attribute(device, driver, name);
   return value != nullptr ? std::get_if<std::string>(value) : nullptr;
@@ -119,7 +129,7 @@ const std::string* text_attribute(const model::Device& device, const std::string
 }  // namespace
 
 std::string device_name(const vendors::Card& card) {
-  return fmt::format("gpu-{}", card.minor);
+  return fmt::format("{}-{}", card.kind.empty() ? "gpu" : card.kind, card.minor);
 }
 
 std::string pool_name(const std::string& node, const std::string& vendor) {
@@ -149,6 +159,7 @@ model::Device make_device(const vendors::Card& card, const std::optional<std::st
   if (!card.driver_version.empty()) attributes["driverVersion"] = version_or_text(card.driver_version);
   if (!card.runtime_version.empty()) attributes["runtimeVersion"] = version_or_text(card.runtime_version);
   text("linkDomain", card.link_domain);
+  text("superNode", card.super_node);
   text("resource.kubernetes.io/pciBusID", card.pci_bus_id);
   text("resource.kubernetes.io/pcieRoot", card.pcie_root);
   if (card.numa_node >= 0) attributes["resource.kubernetes.io/numaNode"] = card.numa_node;
@@ -177,21 +188,23 @@ std::vector<model::ResourceSlice> desired_slices(const NodeIdentity& node, const
                                                  const std::map<std::string, std::string>& foreign) {
   std::vector<model::ResourceSlice> slices;
   std::set<std::string> names;
+  std::map<std::string, int64_t> count;  // by pool
   for (const vendors::Card& card : cards) {
     if (!obstacle(card, names).empty()) continue;
-    if (slices.empty() || slices.back().devices.size() == kDevicesPerSlice) {
+    const std::string pool = pool_name(node.name, card.vendor);
+    if (slices.empty() || slices.back().pool != pool || slices.back().devices.size() == kDevicesPerSlice) {
       model::ResourceSlice& slice = slices.emplace_back();
-      slice.meta.name = fmt::format("{}-heddle-{}-{}", node.name, card.vendor, slices.size() - 1);
+      slice.meta.name = fmt::format("{}-heddle-{}-{}", node.name, card.vendor, count[pool]++);
       slice.meta.owners.push_back({"v1", "Node", node.name, node.uid, true});
       slice.driver = kDriver;
-      slice.pool = pool_name(node.name, card.vendor);
+      slice.pool = pool;
       slice.scope = {model::NodeScope::Kind::kNode, node.name, {}};
     }
     const auto owner = foreign.find(card.uuid);
     slices.back().devices.push_back(
         make_device(card, owner == foreign.end() ? std::nullopt : std::optional(owner->second)));
   }
-  for (model::ResourceSlice& slice : slices) slice.pool_slice_count = static_cast<int64_t>(slices.size());
+  for (model::ResourceSlice& slice : slices) slice.pool_slice_count = count[slice.pool];
   return slices;
 }
 
@@ -240,9 +253,9 @@ std::map<std::string, std::string> foreign_owners(const std::vector<vendors::Car
   std::map<std::string, std::string> owners;
   for (const vendors::Card& card : cards) {
     // A device plugin does not say which cards are its own: all of the vendor's are.
-    const std::string resource = card.vendor + ".com/gpu";
-    const auto plugin = allocatable.find(resource);
-    if (plugin != allocatable.end() && plugin->second.sign() > 0) owners[card.uuid] = "device-plugin-" + resource;
+    if (const std::string resource = plugin_resource(card, allocatable); !resource.empty()) {
+      owners[card.uuid] = "device-plugin-" + resource;
+    }
     for (const model::ResourceSlice& slice : slices) {
       if (slice.driver == kDriver) continue;
       for (const model::Device& device : slice.devices) {

@@ -24,6 +24,7 @@ vendors::Card card(int64_t minor_number) {
 
 std::vector<vendors::Card> cards(int64_t count) {
   std::vector<vendors::Card> result;
+  result.reserve(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) result.push_back(card(i));
   return result;
 }
@@ -216,6 +217,39 @@ TEST(ForeignOwners, ByUuidByPciAddressAndByDevicePlugin) {
   EXPECT_EQ(owners, (std::map<std::string, std::string>{{"GPU-0", "gpu.nvidia.com"}, {"GPU-1", "gpu.nvidia.com"}}));
   EXPECT_TRUE(foreign_owners(list, {}, {{"nvidia.com/gpu", Quantity::from_int(0)}}).empty());
   EXPECT_EQ(foreign_owners(list, {}, {{"nvidia.com/gpu", Quantity::from_int(3)}}).size(), 3U);
+}
+
+TEST(Slices, EachVendorHasItsOwnPool) {
+  std::vector<vendors::Card> list = cards(65);
+  for (int64_t i = 0; i < 2; ++i) {
+    vendors::Card npu = card(i);
+    npu.vendor = "ascend";
+    npu.kind = "npu";
+    npu.uuid = "NPU" + std::to_string(i);
+    npu.super_node = "7";
+    list.push_back(npu);
+  }
+  const auto slices = desired_slices(kNode, list, {});
+  ASSERT_EQ(slices.size(), 3U);
+  EXPECT_EQ(slices[1].meta.name, "node-1-heddle-nvidia-1");
+  EXPECT_EQ(slices[1].pool_slice_count, 2);
+  EXPECT_EQ(slices[2].meta.name, "node-1-heddle-ascend-0");
+  EXPECT_EQ(slices[2].pool, "node-1/ascend");
+  EXPECT_EQ(slices[2].pool_slice_count, 1);
+  ASSERT_EQ(slices[2].devices.size(), 2U);
+  EXPECT_EQ(slices[2].devices[0].name, "npu-0");
+  EXPECT_EQ(std::get<std::string>(slices[2].devices[0].attributes.at("kind")), "npu");
+  EXPECT_EQ(std::get<std::string>(slices[2].devices[0].attributes.at("superNode")), "7");
+}
+
+TEST(Slices, ADevicePluginOfTheVendorOwnsItsCards) {
+  vendors::Card npu = card(0);
+  npu.vendor = "ascend";
+  const auto quantity = [](int64_t value) { return Quantity::from_int(value); };
+  EXPECT_TRUE(
+      foreign_owners({npu}, {}, {{"nvidia.com/gpu", quantity(8)}, {"huawei.com/Ascend910", quantity(0)}}).empty());
+  const auto owners = foreign_owners({npu, card(1)}, {}, {{"huawei.com/Ascend910", quantity(8)}});
+  EXPECT_EQ(owners, (std::map<std::string, std::string>{{"GPU-0", "device-plugin-huawei.com/Ascend910"}}));
 }
 
 }  // namespace

@@ -56,6 +56,9 @@ Result<void> check_device(const DeviceLimit& device, const std::string& field) {
   if (device.cores_percent < 0 || device.cores_percent > 100) {
     return fail(Code::kInvalidArgument, "must be 0 to 100", field + ".cores_percent");
   }
+  if (device.number < -1 || device.number > 65535) {
+    return fail(Code::kInvalidArgument, "must be from 0 to 65535, or -1", field + ".number");
+  }
   if (device.context_overhead_bytes < 0 || device.context_overhead_bytes > kMaxMemory) {
     return fail(Code::kInvalidArgument, "must be 0 or more", field + ".context_overhead_bytes");
   }
@@ -226,6 +229,7 @@ Result<std::string> encode_limits(const ClaimLimits& limits) {
         from.context_overhead_bytes > 0 ? from.context_overhead_bytes : limits.context_overhead_bytes;
     to.context_overhead_bytes = static_cast<uint64_t>(overhead);
     if (from.whole_card) to.flags |= HEDDLE_GUARD_WHOLE_CARD;
+    if (from.number >= 0) to.number_plus_one = static_cast<uint32_t>(from.number) + 1;
   }
   file.checksum = checksum_of(file);
   return std::string(reinterpret_cast<const char*>(&file), sizeof(file));
@@ -263,6 +267,7 @@ Result<ClaimLimits> decode_limits(std::string_view content) {
     to.cores_percent = static_cast<int>(std::min<uint32_t>(from.cores_percent, 1000));
     to.whole_card = (from.flags & HEDDLE_GUARD_WHOLE_CARD) != 0;
     to.context_overhead_bytes = static_cast<int64_t>(from.context_overhead_bytes);
+    to.number = int64_t{from.number_plus_one} - 1;
     limits.devices.push_back(std::move(to));
   }
   HEDDLE_CHECK_OK(check_limits(limits));

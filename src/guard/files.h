@@ -21,6 +21,7 @@ struct DeviceLimit {
   int cores_percent = 0;               // 0..100; 0 and 100: no limit of the compute share
   bool whole_card = false;             // memory is accounted, neither limited nor shown smaller
   int64_t context_overhead_bytes = 0;  // what the driver takes for a context; 0: not known, the guard measures it
+  int64_t number = -1;                 // by which the vendor's runtime tells the device apart, else -1 (uuid alone)
 };
 
 struct LimitFlags {

@@ -57,7 +57,9 @@ struct heddle_guard_device_limits {
   uint64_t context_overhead_bytes;    /* what the driver takes for one context; 0: not known, measured where possible */
   uint32_t cores_percent;             /* share of the device's time; 0 and 100 set no limit */
   uint32_t flags;
-  uint8_t reserved[72];
+  uint32_t number_plus_one; /* by which the vendor's runtime tells the device where it has no uuid (Ascend: the physical
+                               id), and 1; 0: not said */
+  uint8_t reserved[68];
 };
 
 struct heddle_guard_limits {

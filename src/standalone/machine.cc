@@ -17,7 +17,7 @@
 #include "base/file.h"
 #include "base/unique_fd.h"
 #include "standalone/process.h"
-#include "vendors/nvidia/paths.h"
+#include "vendors/paths.h"
 #include "vendors/wire.h"
 #include "vendors/worker.h"
 
@@ -184,8 +184,7 @@ Result<Machine> find_machine(const MachineOptions& options, Remake remake, const
     nvml = simulator.library_dir + "/libnvidia-ml.so.1";
     machine.environment = {{"NVSIM_ROOT", root}, {"LD_LIBRARY_PATH", simulator.library_dir}};
   } else if (driver_root != "/") {
-    machine.environment["LD_LIBRARY_PATH"] =
-        fmt::format("{}", fmt::join(vendors::nvidia::library_folders(driver_root), ":"));
+    machine.environment["LD_LIBRARY_PATH"] = fmt::format("{}", fmt::join(vendors::library_folders(driver_root), ":"));
   }
   std::vector<std::string> worker;
   if (machine.environment.contains("NVSIM_ROOT"))

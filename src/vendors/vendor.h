@@ -28,6 +28,7 @@ struct Card {
   std::string driver_version;
   std::string runtime_version;  // CUDA driver version, "12.9"
   std::string link_domain;
+  std::string super_node;    // which of the vendor's super nodes the card is part of; empty: none
   bool partitioned = false;  // MIG is on: the whole card is not offered
   bool healthy = true;
   std::string health_message;

@@ -22,6 +22,7 @@ json to_json(const Card& card) {
           {"driverVersion", card.driver_version},
           {"runtimeVersion", card.runtime_version},
           {"linkDomain", card.link_domain},
+          {"superNode", card.super_node},
           {"partitioned", card.partitioned},
           {"healthy", card.healthy},
           {"healthMessage", card.health_message}};
@@ -43,6 +44,7 @@ Card card_of(const json& in) {
   in.at("driverVersion").get_to(card.driver_version);
   in.at("runtimeVersion").get_to(card.runtime_version);
   in.at("linkDomain").get_to(card.link_domain);
+  card.super_node = in.value("superNode", "");  // files of before do not have it
   in.at("partitioned").get_to(card.partitioned);
   in.at("healthy").get_to(card.healthy);
   in.at("healthMessage").get_to(card.health_message);

@@ -1,4 +1,4 @@
-// Small translations of what NVML and the kernel say into Heddle's terms. Pure, except for sysfs reads.
+// Small translations of what NVML says into Heddle's terms. Pure.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,5 @@ std::string cuda_version_text(int64_t version);
 bool is_application_xid(uint64_t xid);
 // After which the vendor asks for a reset of the card, so that time alone heals nothing.
 bool is_reset_xid(uint64_t xid);
-
-// From <sysfs>/bus/pci/devices/<bus id>; empty and -1 where unknown.
-std::string pcie_root(const std::string& sysfs, const std::string& pci_bus_id);
-int64_t numa_node(const std::string& sysfs, const std::string& pci_bus_id);
 
 }  // namespace heddle::vendors::nvidia

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "vendors/sysfs.h"
 
 namespace heddle::vendors::nvidia {
 namespace {

@@ -2,20 +2,11 @@
 // alone: no vendor library is called.
 #pragma once
 
-#include <string>
-#include <vector>
-
-#include "base/result.h"
-#include "vendors/vendor.h"
+#include "vendors/injection.h"
 
 namespace heddle::vendors::nvidia {
 
-struct InjectionOptions {
-  std::string driver_root = "/";                          // as this process sees it
-  std::string driver_root_on_host;                        // as the container runtime sees it; empty: the same
-  std::string library_dir = "/usr/lib/x86_64-linux-gnu";  // in the container; on the default path of its loader
-  std::string binary_dir = "/usr/bin";
-};
+using vendors::InjectionOptions;
 
 // For all containers that get any card: control nodes, driver files, environment. A "device node" that is a regular
 // file belongs to a simulated driver and becomes a writable mount. Errors: kNotFound when there is no libcuda.so.1.

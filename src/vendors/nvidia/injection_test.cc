@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "catalog/catalog.h"
-#include "vendors/nvidia/paths.h"
+#include "vendors/paths.h"
 
 namespace heddle::vendors::nvidia {
 namespace {

@@ -7,7 +7,7 @@
 #include <initializer_list>
 
 #include "base/file.h"
-#include "vendors/nvidia/paths.h"
+#include "vendors/paths.h"
 
 namespace heddle::vendors::nvidia {
 namespace {

@@ -13,6 +13,7 @@
 #include "vendors/nvidia/describe.h"
 #include "vendors/nvidia/nvml.h"
 #include "vendors/source.h"
+#include "vendors/sysfs.h"
 #include "vendors/wire.h"
 #include "vendors/worker.h"
 
@@ -280,7 +281,7 @@ void Probe::Impl::read_sensors(nvmlDevice_t device, CardStatus& status) const {
 }
 
 std::vector<CardProcess> Probe::Impl::processes(const Handle& handle) const {
-  const nvmlDevice_t device = handle.device;
+  nvmlDevice_t device = handle.device;
   std::map<int64_t, int64_t> memory_by_pid;
   if (const auto compute = list_processes<nvmlProcessInfo_t>(api().compute_processes, device)) {
     add_processes(memory_by_pid, *compute, handle.memory_bytes);

@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 
-namespace heddle::vendors::nvidia {
+namespace heddle::vendors {
 
 // The library folders under a driver root, in the order of search.
 std::vector<std::string> library_folders(const std::string& driver_root);
@@ -18,4 +18,4 @@ std::string under(const std::string& root, const std::string& path);
 // link stays inside. Errors: kNotFound, kInvalidArgument (a loop).
 Result<std::string> resolve_under(const std::string& root, const std::string& path);
 
-}  // namespace heddle::vendors::nvidia
+}  // namespace heddle::vendors

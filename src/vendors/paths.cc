@@ -1,4 +1,4 @@
-#include "vendors/nvidia/paths.h"
+#include "vendors/paths.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <deque>
 #include <string_view>
 
-namespace heddle::vendors::nvidia {
+namespace heddle::vendors {
 namespace {
 
 constexpr std::array<std::string_view, 8> kFolders = {
@@ -36,6 +36,7 @@ std::string under(const std::string& root, const std::string& path) {
 
 std::vector<std::string> library_folders(const std::string& driver_root) {
   std::vector<std::string> folders;
+  folders.reserve(kFolders.size());
   for (const std::string_view folder : kFolders) folders.push_back(under(driver_root, std::string(folder)));
   return folders;
 }
@@ -74,4 +75,4 @@ Result<std::string> resolve_under(const std::string& root, const std::string& pa
   return result;
 }
 
-}  // namespace heddle::vendors::nvidia
+}  // namespace heddle::vendors

@@ -1,0 +1,327 @@
+#include "vendors/ascend/probe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "vendors/ascend/dcmi.h"
+#include "vendors/source.h"
+#include "vendors/sysfs.h"
+#include "vendors/wire.h"
+#include "vendors/worker.h"
+
+namespace heddle::vendors::ascend {
+namespace {
+
+// What a driver says beyond these is an error of its own.
+constexpr int kMaxCards = 256;
+constexpr int kMaxDevices = 16;  // of a card
+constexpr int kMaxErrorCodes = 128;
+// The call has no length: the driver keeps far fewer contexts of an NPU than this.
+constexpr size_t kMaxProcesses = 8192;
+constexpr unsigned kNoDevice = 0xFFFFFFFF;
+constexpr unsigned kMajorAlarm = 2;  // 1 is a warning, which the NPU works on with
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+template <size_t Size>
+std::string text_of(const unsigned char (&bytes)[Size]) {
+  std::string text;
+  for (const unsigned char byte : bytes) {
+    if (byte == 0) break;
+    text.push_back(static_cast<char>(byte));
+  }
+  return text;
+}
+
+template <typename Function, typename... Arguments>
+int call(Function function, Arguments... arguments) {
+  return function == nullptr ? DCMI_ERR_CODE_NOT_SUPPORT : function(arguments...);
+}
+
+struct Handle {
+  std::string uuid;
+  int card = 0;
+  int device = 0;
+  int logic = 0;
+};
+
+struct Verdict {
+  bool healthy = true;
+  std::string message;
+};
+
+}  // namespace
+
+struct Probe::Impl {
+  ProbeOptions options;
+  LibraryState state = LibraryState::kMissing;
+  std::string detail;
+  std::string path;
+  std::unique_ptr<DcmiLibrary> library;
+  std::vector<Handle> handles;
+  std::vector<std::string> skipped;
+  std::map<std::string, unsigned> ecc_errors;  // uuid -> double-bit errors as last seen
+
+  [[nodiscard]] const DcmiApi& api() const { return library->api(); }
+  void ensure_open();
+  void enumerate();
+  void enumerate_card(int card);
+  [[nodiscard]] int devices_of(int card) const;
+  [[nodiscard]] Result<Handle> identify(int card, int device) const;
+  [[nodiscard]] Result<Card> describe(const Handle& handle) const;
+  void describe_place(const Handle& handle, Card& card) const;
+  // Total and used.
+  [[nodiscard]] std::pair<int64_t, int64_t> memory(const Handle& handle) const;
+  [[nodiscard]] Verdict verdict(const Handle& handle) const;
+  [[nodiscard]] std::vector<CardProcess> processes(const Handle& handle) const;
+  std::optional<HealthEvent> new_ecc_errors(const Handle& handle);
+};
+
+void Probe::Impl::ensure_open() {
+  if (state == LibraryState::kOk) return;
+  handles.clear();
+  if (library == nullptr) {
+    path = find_dcmi(options.dcmi, options.driver_root);
+    if (path.empty()) {
+      state = LibraryState::kMissing;
+      detail = "no libdcmi.so under " + options.driver_root;
+      return;
+    }
+    Result<std::unique_ptr<DcmiLibrary>> opened = DcmiLibrary::open(path);
+    if (!opened) {
+      state = opened.error().code == Code::kNotFound ? LibraryState::kMissing : LibraryState::kIncomplete;
+      detail = opened.error().text();
+      return;
+    }
+    library = *std::move(opened);
+  }
+  if (const int code = api().init(); code != DCMI_OK) {
+    state = LibraryState::kInitFailed;
+    detail = fmt::format("dcmi_init: error {}", code);
+    library.reset();  // a new driver brings a new library
+    return;
+  }
+  state = LibraryState::kOk;
+  detail.clear();
+}
+
+int Probe::Impl::devices_of(int card) const {
+  int count = 0;
+  int mcu = -1;
+  int cpu = -1;
+  if (call(api().device_ids, card, &count, &mcu, &cpu) != DCMI_OK &&
+      call(api().device_count, card, &count) != DCMI_OK) {
+    return 0;
+  }
+  return std::clamp(count, 0, kMaxDevices);
+}
+
+Result<Handle> Probe::Impl::identify(int card, int device) const {
+  Handle handle{{}, card, device, 0};
+  if (const int code = api().logic_id(&handle.logic, card, device); code != DCMI_OK) {
+    return fail(Code::kUnavailable, fmt::format("dcmi_get_device_logic_id: error {}", code));
+  }
+  dcmi_die_id die{};
+  if (const int code = api().die(card, device, VDIE, &die); code != DCMI_OK) {
+    return fail(Code::kUnavailable, fmt::format("dcmi_get_device_die_v2: error {}", code));
+  }
+  if (std::ranges::all_of(die.soc_die, [](unsigned word) { return word == 0; })) {
+    return fail(Code::kUnavailable, "no die id");
+  }
+  handle.uuid = fmt::format("{:08X}-{:08X}-{:08X}-{:08X}-{:08X}", die.soc_die[0], die.soc_die[1], die.soc_die[2],
+                            die.soc_die[3], die.soc_die[4]);
+  return handle;
+}
+
+void Probe::Impl::enumerate_card(int card) {
+  const int count = devices_of(card);
+  for (int device = 0; device < count; ++device) {
+    dcmi_unit_type type = NPU_TYPE;
+    if (call(api().device_type, card, device, &type) == DCMI_OK && type != NPU_TYPE) continue;
+    Result<Handle> handle = identify(card, device);
+    if (!handle) {
+      skipped.push_back(fmt::format("card {} device {}: {}", card, device, handle.error().message));
+    } else if (std::ranges::find(handles, handle->uuid, &Handle::uuid) != handles.end()) {
+      skipped.push_back(fmt::format("card {} device {}: {} is the id of another NPU", card, device, handle->uuid));
+    } else {
+      handles.push_back(*std::move(handle));
+    }
+  }
+}
+
+void Probe::Impl::enumerate() {
+  handles.clear();
+  skipped.clear();
+  std::array<int, kMaxCards> cards{};
+  int count = 0;
+  if (const int code = api().card_list(&count, cards.data(), kMaxCards); code != DCMI_OK || count > kMaxCards) {
+    state = LibraryState::kInitFailed;
+    detail = fmt::format("dcmi_get_card_list: error {}, {} cards", code, count);
+    return;
+  }
+  for (int i = 0; i < count; ++i) enumerate_card(cards[static_cast<size_t>(i)]);
+  std::ranges::sort(handles, {}, &Handle::logic);
+}
+
+std::pair<int64_t, int64_t> Probe::Impl::memory(const Handle& handle) const {
+  dcmi_hbm_info hbm{};
+  if (call(api().hbm_info, handle.card, handle.device, &hbm) == DCMI_OK && hbm.memory_size != 0) {
+    return {static_cast<int64_t>(hbm.memory_size) * kMiB, static_cast<int64_t>(hbm.memory_usage) * kMiB};
+  }
+  dcmi_get_memory_info_stru ddr{};
+  if (call(api().memory_info, handle.card, handle.device, &ddr) != DCMI_OK) return {0, 0};
+  const auto size = static_cast<int64_t>(ddr.memory_size);
+  return {size * kMiB, (size - static_cast<int64_t>(ddr.memory_available)) * kMiB};
+}
+
+Verdict Probe::Impl::verdict(const Handle& handle) const {
+  unsigned health = 0;
+  const int code = call(api().health, handle.card, handle.device, &health);
+  if (code == DCMI_ERR_CODE_NOT_SUPPORT) return {};
+  if (code != DCMI_OK) return {false, fmt::format("the NPU does not answer: error {}", code)};
+  if (health == kNoDevice) return {false, "the NPU is lost"};
+  if (health < kMajorAlarm) return {};
+  std::string message = health == kMajorAlarm ? "major alarm" : "critical alarm";
+  std::array<unsigned, kMaxErrorCodes> codes{};
+  int count = 0;
+  if (call(api().error_codes, handle.card, handle.device, &count, codes.data(), unsigned{kMaxErrorCodes}) == DCMI_OK) {
+    for (int i = 0; i < std::min(count, 4); ++i) message += fmt::format(" {:#010x}", codes[static_cast<size_t>(i)]);
+  }
+  return {false, message};
+}
+
+void Probe::Impl::describe_place(const Handle& handle, Card& card) const {
+  dcmi_pcie_info_all pcie{};
+  if (call(api().pcie_info, handle.card, handle.device, &pcie) == DCMI_OK) {
+    card.pci_bus_id =
+        fmt::format("{:04x}:{:02x}:{:02x}.{:x}", pcie.domain, pcie.bdf_busid, pcie.bdf_deviceid, pcie.bdf_funcid);
+  }
+  card.pcie_root = pcie_root(options.sysfs, card.pci_bus_id);
+  card.numa_node = numa_node(options.sysfs, card.pci_bus_id);
+  dcmi_spod_info pod{};
+  auto size = static_cast<unsigned>(sizeof(pod));
+  const int code = call(api().device_info, handle.card, handle.device, DCMI_MAIN_CMD_CHIP_INF,
+                        DCMI_CHIP_INF_SUB_CMD_SPOD_INFO, static_cast<void*>(&pod), &size);
+  if (code == DCMI_OK && pod.super_pod_id != kNoDevice) {
+    card.super_node = std::to_string(pod.super_pod_id);
+    card.link_domain = "superpod-" + card.super_node;
+  }
+}
+
+Result<Card> Probe::Impl::describe(const Handle& handle) const {
+  Card card;
+  card.vendor = "ascend";
+  card.kind = "npu";
+  card.uuid = handle.uuid;
+  card.index = handle.logic;
+  card.architecture = "Da Vinci";
+  unsigned physical = 0;
+  if (const int code = api().physical_id(static_cast<unsigned>(handle.logic), &physical); code != DCMI_OK) {
+    return fail(Code::kUnavailable, fmt::format("{} has no physical id: error {}", handle.uuid, code));
+  }
+  card.minor = physical;
+  dcmi_chip_info_v2 chip{};
+  dcmi_chip_info older{};
+  if (call(api().chip_info, handle.card, handle.device, &chip) == DCMI_OK) {
+    card.model = text_of(chip.chip_name);
+  } else if (call(api().chip_info_v1, handle.card, handle.device, &older) == DCMI_OK) {
+    card.model = text_of(older.chip_name);
+  }
+  if (card.model.empty()) return fail(Code::kUnavailable, handle.uuid + " has no chip name");
+  card.memory_bytes = memory(handle).first;
+  if (card.memory_bytes <= 0) return fail(Code::kUnavailable, handle.uuid + " has no memory size");
+  describe_place(handle, card);
+  const Verdict health = verdict(handle);
+  card.healthy = health.healthy;
+  card.health_message = health.message;
+  return card;
+}
+
+std::vector<CardProcess> Probe::Impl::processes(const Handle& handle) const {
+  std::vector<dcmi_proc_mem_info> infos(kMaxProcesses);
+  int count = 0;
+  if (call(api().processes, handle.card, handle.device, infos.data(), &count) != DCMI_OK) return {};
+  std::vector<CardProcess> result;
+  for (size_t i = 0; i < std::min(static_cast<size_t>(std::max(count, 0)), infos.size()); ++i) {
+    result.push_back({infos[i].proc_id, static_cast<int64_t>(infos[i].proc_mem_usage)});
+  }
+  return result;
+}
+
+// The driver counts since its last start: only growth is news.
+std::optional<HealthEvent> Probe::Impl::new_ecc_errors(const Handle& handle) {
+  dcmi_ecc_info ecc{};
+  if (call(api().ecc_info, handle.card, handle.device, DCMI_DEVICE_TYPE_HBM, &ecc) != DCMI_OK) return std::nullopt;
+  const unsigned before = std::exchange(ecc_errors[handle.uuid], ecc.double_bit_error_cnt);
+  if (ecc.double_bit_error_cnt <= before) return std::nullopt;
+  return HealthEvent{handle.uuid, fmt::format("double-bit ECC errors: {}", ecc.double_bit_error_cnt), false};
+}
+
+Probe::Probe(ProbeOptions options) : impl_(std::make_unique<Impl>()) {
+  impl_->options = std::move(options);
+}
+Probe::~Probe() = default;
+
+Inventory Probe::discover() {
+  impl_->ensure_open();
+  if (impl_->state == LibraryState::kOk) impl_->enumerate();
+  Inventory result{impl_->state, impl_->detail, impl_->path, {}};
+  if (impl_->state != LibraryState::kOk) return result;
+  std::array<char, 64> driver{};
+  (void)call(impl_->api().driver_version, driver.data(), static_cast<unsigned>(driver.size() - 1));
+  for (const Handle& handle : impl_->handles) {
+    Result<Card> card = impl_->describe(handle);
+    if (!card) {
+      impl_->skipped.push_back(fmt::format("card {} device {}: {}", handle.card, handle.device, card.error().message));
+      continue;
+    }
+    card->driver_version = driver.data();
+    result.cards.push_back(*std::move(card));
+  }
+  result.skipped = impl_->skipped;
+  return result;
+}
+
+StatusReport Probe::status() {
+  if (impl_->state != LibraryState::kOk || impl_->handles.empty()) (void)discover();
+  StatusReport report{impl_->state, impl_->detail, {}, {}};
+  if (impl_->state != LibraryState::kOk) return report;
+  for (const Handle& handle : impl_->handles) {
+    CardStatus status;
+    status.uuid = handle.uuid;
+    status.memory_used_bytes = impl_->memory(handle).second;
+    unsigned percent = 0;
+    if (call(impl_->api().utilization, handle.card, handle.device, DCMI_UTILIZATION_RATE_AICORE, &percent) == DCMI_OK) {
+      status.utilization_percent = percent;
+    }
+    int value = 0;
+    if (call(impl_->api().temperature, handle.card, handle.device, &value) == DCMI_OK)
+      status.temperature_celsius = value;
+    if (call(impl_->api().power, handle.card, handle.device, &value) == DCMI_OK)
+      status.power_milliwatts = int64_t{value} * 100;
+    status.processes = impl_->processes(handle);
+    const Verdict health = impl_->verdict(handle);
+    status.healthy = health.healthy;
+    status.health_message = health.message;
+    report.cards.push_back(std::move(status));
+    if (auto event = impl_->new_ecc_errors(handle)) report.events.push_back(*std::move(event));
+  }
+  return report;
+}
+
+int serve_probe(int fd, ProbeOptions options) {
+  Probe probe(std::move(options));
+  return serve_worker(fd, [&](std::string_view operation) -> Result<std::string> {
+    if (operation == kAskCards) return inventory_json(probe.discover());
+    if (operation == kAskStatus) return status_json(probe.status());
+    if (operation == kAskTimes) return times_json({});
+    return fail(Code::kUnsupported, "unknown operation");
+  });
+}
+
+}  // namespace heddle::vendors::ascend

@@ -1,0 +1,37 @@
+// Discovery, health and accounting of Ascend NPUs through DCMI. Runs in the worker process only: any call may hang.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "vendors/vendor.h"
+
+namespace heddle::vendors::ascend {
+
+struct ProbeOptions {
+  std::string dcmi;               // explicit library; empty: searched under driver_root
+  std::string driver_root = "/";  // the root folder of the driver installation
+  std::string sysfs = "/sys";     // for PCI roots and NUMA nodes
+};
+
+// Thread rule: one thread. Loads the library at the first use and again after a failure.
+class Probe {
+ public:
+  explicit Probe(ProbeOptions options);
+  ~Probe();
+
+  // A card is one NPU (chip): index is the driver's logic id, minor the physical id that names the device node, uuid
+  // the id of the V die.
+  Inventory discover();
+  StatusReport status();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The worker process: serves "cards" and "status" on the descriptor until the agent is gone, and no "times": DCMI does
+// not say how long a process had an NPU.
+int serve_probe(int fd, ProbeOptions options);
+
+}  // namespace heddle::vendors::ascend

@@ -1,0 +1,97 @@
+// Discovery against the simulated machine. The library keeps the first machine that it opened, so there is one.
+#include "vendors/ascend/probe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace heddle::vendors::ascend {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
+using ::testing::SizeIs;
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+std::string setting(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+class Machine {
+ public:
+  Machine() {
+    std::string pattern = std::filesystem::temp_directory_path() / "ascend-probe-XXXXXX";
+    root_ = mkdtemp(pattern.data());
+    std::ofstream(root_ + "/cards.yaml") << "machine: {driver: 25.5.1}\n"
+                                            "cards: [{model: 910C, count: 2}, {model: 910B4}, {model: 310P}]\n";
+    tool("create --config " + root_ + "/cards.yaml");
+    setenv("ASCENDSIM_ROOT", root_.c_str(), 1);
+  }
+  ~Machine() { std::filesystem::remove_all(root_); }
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+  void tool(const std::string& arguments) const {
+    const std::string command = setting("ASCENDSIM_TOOL") + " " + arguments + " --root " + root_ + " >/dev/null";
+    ASSERT_EQ(std::system(command.c_str()), 0) << command;  // NOLINT(cert-env33-c): a test
+  }
+
+ private:
+  std::string root_;
+};
+
+TEST(AscendProbe, DescribesWhatTheDriverHasAndFollowsItsHealth) {
+  const Machine machine;
+  Probe probe({setting("ASCENDSIM_LIBRARIES") + "/libdcmi.so", "/", "/nowhere"});
+  const Inventory found = probe.discover();
+  ASSERT_EQ(found.state, LibraryState::kOk) << found.detail;
+  EXPECT_THAT(found.skipped, IsEmpty());
+  ASSERT_THAT(found.cards, SizeIs(4));
+  const Card& first = found.cards[0];
+  EXPECT_EQ(first.vendor, "ascend");
+  EXPECT_EQ(first.kind, "npu");
+  EXPECT_EQ(first.model, "Ascend910");
+  EXPECT_EQ(first.memory_bytes, 64 * kGiB);
+  EXPECT_EQ(first.super_node, "1");
+  EXPECT_EQ(first.link_domain, "superpod-1");
+  EXPECT_EQ(first.driver_version, "25.5.1");
+  EXPECT_EQ(first.pci_bus_id, "0000:01:00.0");
+  EXPECT_EQ(first.numa_node, -1);
+  EXPECT_THAT(first.uuid, MatchesRegex("[0-9A-F]{8}(-[0-9A-F]{8}){4}"));
+  EXPECT_NE(first.uuid, found.cards[1].uuid);
+  EXPECT_EQ(found.cards[2].model, "910B4");
+  EXPECT_EQ(found.cards[2].minor, 2);
+  EXPECT_EQ(found.cards[2].super_node, "");
+  EXPECT_EQ(found.cards[3].model, "310P3");
+  EXPECT_EQ(found.cards[3].memory_bytes, 24 * kGiB);
+
+  machine.tool("fault --kind error --value 2149974016 --card 2");
+  machine.tool("fault --kind health --value 1 --card 3");
+  const StatusReport report = probe.status();
+  ASSERT_THAT(report.cards, SizeIs(4));
+  EXPECT_TRUE(report.cards[0].healthy);
+  EXPECT_EQ(report.cards[0].power_milliwatts, 90000);
+  EXPECT_FALSE(report.cards[2].healthy);
+  EXPECT_EQ(report.cards[2].health_message, "major alarm 0x80260000");
+  EXPECT_TRUE(report.cards[3].healthy) << "a warning is no failure";
+
+  machine.tool("fault --kind lost --card 0");
+  EXPECT_EQ(probe.status().cards[0].health_message, "the NPU is lost");
+  machine.tool("fault --kind clear");
+  EXPECT_TRUE(probe.status().cards[0].healthy);
+}
+
+TEST(AscendProbe, AMachineWithoutTheDriverIsNoFault) {
+  Probe probe({"", "/nowhere", "/sys"});
+  const Inventory found = probe.discover();
+  EXPECT_EQ(found.state, LibraryState::kMissing);
+  EXPECT_THAT(found.detail, HasSubstr("libdcmi.so"));
+}
+
+}  // namespace
+}  // namespace heddle::vendors::ascend

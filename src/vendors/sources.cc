@@ -1,0 +1,86 @@
+#include "vendors/sources.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace heddle::vendors {
+
+struct CardSources::Entry {
+  Entry(const VendorWorker& from, const std::string& memory_file, const Clock& clock)
+      : vendor(from.vendor),
+        worker({from.command}, clock),
+        source(
+            {.memory_file = memory_file},
+            [this](std::string_view what, Duration deadline) { return worker.call(what, deadline); }, clock) {}
+
+  std::string vendor;
+  Worker worker;
+  CardSource source;
+};
+
+CardSources::CardSources(const std::vector<VendorWorker>& workers, const std::string& memory_dir, const Clock& clock) {
+  for (const VendorWorker& worker : workers) {
+    entries_.push_back(std::make_unique<Entry>(worker, memory_dir + "/inventory-" + worker.vendor + ".json", clock));
+  }
+}
+
+CardSources::~CardSources() = default;
+
+void CardSources::refresh() {
+  std::vector<std::jthread> others;
+  for (size_t i = 1; i < entries_.size(); ++i) {
+    others.emplace_back([entry = entries_[i].get()] { entry->source.refresh(); });
+  }
+  if (!entries_.empty()) entries_.front()->source.refresh();
+}
+
+std::vector<VendorSnapshot> CardSources::by_vendor() const {
+  std::vector<VendorSnapshot> result;
+  result.reserve(entries_.size());
+  for (const auto& entry : entries_) {
+    result.push_back({entry->vendor, entry->source.snapshot(), entry->worker.starts()});
+  }
+  return result;
+}
+
+std::vector<Card> CardSources::cards() const {
+  std::vector<Card> result;
+  for (const auto& entry : entries_) {
+    std::ranges::move(entry->source.snapshot().inventory.cards, std::back_inserter(result));
+  }
+  return result;
+}
+
+std::vector<CardStatus> CardSources::statuses() const {
+  std::vector<CardStatus> result;
+  for (const auto& entry : entries_) {
+    std::ranges::move(entry->source.snapshot().statuses, std::back_inserter(result));
+  }
+  return result;
+}
+
+Result<TimesReport> CardSources::times() const {
+  TimesReport all;
+  Result<TimesReport> answer = fail(Code::kUnavailable, "no vendor");
+  bool any = false;
+  for (const auto& entry : entries_) {
+    if (entry->source.snapshot().inventory.cards.empty()) continue;
+    Result<TimesReport> times = entry->source.times();
+    if (!times) {
+      answer = std::move(times);
+      continue;
+    }
+    any = true;
+    std::ranges::move(*times, std::back_inserter(all));
+  }
+  if (any) return all;
+  return answer;
+}
+
+void CardSources::forget_missing(const std::function<bool(const std::string& uuid)>& keep) {
+  for (const auto& entry : entries_) {
+    if (entry->source.snapshot().current) entry->source.forget_missing(keep);
+  }
+}
+
+}  // namespace heddle::vendors
