@@ -17,7 +17,7 @@ coverage = source / "src/guard/coverage"
 def classify(folder, hooks=None, cuda_rules=None):
     return subprocess.run(
         [sys.executable, coverage / "classify.py", "--headers", folder,
-         "--hooks", hooks or source / "src/guard/preload/hooks.h",
+         "--hooks", hooks or source / "src/guard/preload/cuda/hooks.h",
          "--cuda-rules", cuda_rules or coverage / "cuda.rules", "--nvml-rules", coverage / "nvml.rules",
          "--out", pathlib.Path(folder) / "out.h"], text=True, capture_output=True, check=False)
 
@@ -52,7 +52,7 @@ def gaps_end_the_build():
         expect(done.returncode != 0 and "cuMemAlloc_v9" in done.stderr and "hooks.h" in done.stderr, done.stderr)
         (folder / "cuda.h").write_text(cuda)
 
-        hooks = (source / "src/guard/preload/hooks.h").read_text()
+        hooks = (source / "src/guard/preload/cuda/hooks.h").read_text()
         (folder / "hooks.h").write_text(re.sub(r"\n  CUDA\(cuMemAllocAsync_ptsz,.*", "", hooks))
         done = classify(folder, hooks=folder / "hooks.h")
         expect(done.returncode != 0 and "cuMemAllocAsync_ptsz" in done.stderr, f"a lost hook passes: {done.stderr}")

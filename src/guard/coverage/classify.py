@@ -12,15 +12,21 @@ import sys
 PROTOTYPE = {
     "cuda": re.compile(r"\bCUresult\s+(cu[A-Z]\w*)\s*\("),
     "nvml": re.compile(r"\b(?:nvmlReturn_t|const char\s*\*)\s*(nvml[A-Z]\w*)\s*\([^;{}]*\)\s*;"),
+    "acl": re.compile(r"\b(acl(?!Error)(?:[A-Z]|rt|mdl|op|sys|dump)\w*)\s*\("),
+    "rt": re.compile(r"\brtError_t\s+(rt[A-Z]\w*)\s*\("),
 }
 PRELUDE = {
     "cuda": "#define __CUDA_API_VERSION_INTERNAL\n#include <cuda.h>\n",
     "nvml": "#define NVML_NO_UNVERSIONED_FUNC_DEFS\n#include <nvml.h>\n",
+    "acl": "#include <acl/acl.h>\n#include <acl/acl_rt_memory_soma.h>\n",
+    "rt": "#include <ascend_abi/rt.h>\n",
 }
+LANGUAGE = {"rt": "c++"}
 # Exported by the driver, in the header only as inline functions.
-EXTRA = {"cuda": ["cuGetProcAddress_ptsz", "cuGetProcAddress_v2_ptsz"], "nvml": []}
+EXTRA = {"cuda": ["cuGetProcAddress_ptsz", "cuGetProcAddress_v2_ptsz"], "nvml": [], "acl": [], "rt": []}
 SUFFIX = re.compile(r"(_v\d+)?(_ptsz|_ptds)?$")
-HOOK = {"cuda": re.compile(r"^\s*CUDA\((\w+),", re.M), "nvml": re.compile(r"^\s*NVML\((\w+)\)", re.M)}
+HOOK = {"cuda": re.compile(r"^\s*CUDA\((\w+),", re.M), "nvml": re.compile(r"^\s*NVML\((\w+)\)", re.M),
+        "acl": re.compile(r"^\s*ACL\((\w+)\)", re.M), "rt": re.compile(r"^\s*RT\((\w+)\)", re.M)}
 
 
 def base_of(name):
@@ -28,7 +34,8 @@ def base_of(name):
 
 
 def names_of_header(api, headers, compiler):
-    done = subprocess.run([compiler, "-E", "-P", "-x", "c", "-I", headers, "-"], input=PRELUDE[api], text=True,
+    folders = [argument for folder in headers for argument in ("-I", folder)]
+    done = subprocess.run([compiler, "-E", "-P", "-x", LANGUAGE.get(api, "c"), *folders, "-"], input=PRELUDE[api], text=True,
                           capture_output=True, check=False)
     if done.returncode != 0:
         sys.exit(f"classify.py: the preprocessor failed on {api}: {done.stderr}")
@@ -119,7 +126,7 @@ def check(api, names, classes, rules, considered, hooks, path):
     kinds = {name: kind for name, kind in kinds.items() if kind}
     missing = [name for name, kind in kinds.items() if classes[kind] and name not in hooks]
     if missing:
-        sys.exit(f"{path}: has to be interposed and is not in src/guard/preload/hooks.h: {', '.join(missing)}\n"
+        sys.exit(f"{path}: has to be interposed and is not in hooks.h of its table: {', '.join(missing)}\n"
                  "  Add an interposer, or move the name to a class that is passed and say why.")
     idle = [name for name in hooks if name in kinds and not classes[kinds[name]]]
     if idle:
@@ -129,11 +136,11 @@ def check(api, names, classes, rules, considered, hooks, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--headers", required=True)
+    parser.add_argument("--headers", required=True, action="append")
     parser.add_argument("--compiler", default="cc")
-    parser.add_argument("--hooks", required=True, help="preload/hooks.h")
-    parser.add_argument("--cuda-rules", required=True)
-    parser.add_argument("--nvml-rules", required=True)
+    parser.add_argument("--hooks", required=True, help="hooks.h of the vendor's table")
+    for api in PROTOTYPE:
+        parser.add_argument(f"--{api}-rules")
     parser.add_argument("--out", required=True, help="the C++ header to write")
     parser.add_argument("--classes", help="also write 'name class hooked|passed' for every entry point, for tests")
     options = parser.parse_args()
@@ -143,12 +150,15 @@ def main():
             "#include <cstdint>", "namespace heddle::guard {",
             "struct KnownName {", "  uint32_t hash;", "  uint16_t name;   // offset; 0: free", "  uint16_t kind;", "};"]
     listing = []
-    for api, path in (("cuda", options.cuda_rules), ("nvml", options.nvml_rules)):
+    for api in PROTOTYPE:
+        path = getattr(options, f"{api}_rules")
+        if not path:
+            continue
         classes, rules, considered = read_rules(path)
         names = names_of_header(api, options.headers, options.compiler)
         kinds = check(api, names, classes, rules, considered, HOOK[api].findall(hooks_text), path)
         listing += [f"{name} {kind} {'hooked' if classes[kind] else 'passed'}\n" for name, kind in sorted(kinds.items())]
-        if api == "cuda":
+        if api != "nvml":
             text.append(table(api, kinds, classes, rules))
     text.append("}  // namespace heddle::guard\n")
     with open(options.out, "w", encoding="utf-8") as file:

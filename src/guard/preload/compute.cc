@@ -1,8 +1,7 @@
 #include <string.h>
 
-#include "guard/preload/driver.h"
+#include "guard/preload/device_clock.h"
 #include "guard/preload/launch.h"
-#include "guard/preload/memory.h"
 #include "guard/preload/sys.h"
 
 namespace heddle::guard {
@@ -32,10 +31,10 @@ struct Estimate {
 
 struct Context {
   uint64_t handle;  // 0: free
-  CUevent base;
+  void* base;
   int64_t base_ns;
   uint32_t free_count;
-  CUevent free_events[kEvents];
+  void* free_events[kEvents];
 };
 
 struct Segment {
@@ -44,10 +43,10 @@ struct Segment {
   bool gaps;      // the device was probably idle in between
   bool late;      // the stream was through long before the end event: what lies between says nothing
   bool alone;     // to be closed behind its only launch
-  CUstream stream;
+  void* stream;
   Context* context;
-  CUevent start;
-  CUevent end;
+  void* start;
+  void* end;
   uint64_t key;  // of the first launch
   double charged;
   double cost;
@@ -82,6 +81,9 @@ struct Compute {
 
 namespace {
 
+using device_clock::capturing;
+using device_clock::current_context;
+
 static_assert(kSegments == 64, "a bit for each segment");
 
 uint64_t bit_of(const ComputeDevice& device, const Segment& segment) {
@@ -105,61 +107,32 @@ Compute* compute() {
   return own.compute;
 }
 
-// While the guard calls the driver on its own account: a capture that some thread does in global mode must not be
-// broken.
-class RelaxedCapture {
- public:
-  RelaxedCapture() {
-    if (cuda().cuThreadExchangeStreamCaptureMode != nullptr) cuda().cuThreadExchangeStreamCaptureMode(&mode_);
-  }
-  ~RelaxedCapture() {
-    if (cuda().cuThreadExchangeStreamCaptureMode != nullptr) cuda().cuThreadExchangeStreamCaptureMode(&mode_);
-  }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-};
-
-bool capturing(CUstream stream, bool per_thread) {
-  const auto query = per_thread ? cuda().cuStreamIsCapturing_ptsz : cuda().cuStreamIsCapturing;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (query == nullptr) return false;
-  return query(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+bool record(void* event, void* stream, bool per_thread) {
+  return event != nullptr && device_clock::record(event, stream, per_thread);
 }
 
-bool record(CUevent event, CUstream stream, bool per_thread) {
-  const auto function = per_thread ? cuda().cuEventRecord_ptsz : cuda().cuEventRecord;
-  return event != nullptr && function != nullptr && function(event, stream) == CUDA_SUCCESS;
-}
-
-CUevent take_event(Context& context) {
+void* take_event(Context& context) {
   if (context.free_count != 0) return context.free_events[--context.free_count];
-  CUevent event = nullptr;
-  const RelaxedCapture relaxed;
-  if (cuda().cuEventCreate == nullptr || cuda().cuEventCreate(&event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return nullptr;
-  return event;
+  return device_clock::create_event();
 }
 
-void put_event(Context& context, CUevent event) {
+void put_event(Context& context, void* event) {
   if (event != nullptr && context.free_count < kEvents) context.free_events[context.free_count++] = event;
 }
 
 // The clock of the device against ours: an event that has just been reached.
-bool set_base(Context& context, CUstream stream, bool per_thread) {
+bool set_base(Context& context, void* stream, bool per_thread) {
   constexpr int64_t kPrompt = 200000;
   if (context.base == nullptr) context.base = take_event(context);
   const int64_t before = now_ns();
-  if (!record(context.base, stream, per_thread) || cuda().cuEventSynchronize == nullptr) return false;
-  if (cuda().cuEventSynchronize(context.base) != CUDA_SUCCESS) return false;
+  if (!record(context.base, stream, per_thread) || !device_clock::wait(context.base)) return false;
   // On an idle stream it is reached when it is recorded; what comes later is our own waking up.
   const int64_t after = now_ns();
   context.base_ns = after - before < kPrompt ? before : after;
   return true;
 }
 
-Context* context_of(ComputeDevice& device, CUstream stream, bool per_thread) {
+Context* context_of(ComputeDevice& device, void* stream, bool per_thread) {
   const uint64_t handle = current_context();
   Context* free_place = nullptr;
   for (Context& context : device.contexts) {
@@ -309,19 +282,17 @@ struct Ended {
 bool has_ended(Segment& segment, int64_t now, Ended* ended) {
   *ended = Ended{&segment, false, now, segment.cost};
   if (!segment.measured) return true;
-  const CUresult reached = cuda().cuEventQuery != nullptr ? cuda().cuEventQuery(segment.end) : CUDA_ERROR_UNKNOWN;
-  if (reached == CUDA_ERROR_NOT_READY) return false;
-  float length = 0;
-  float until = 0;
-  const auto elapsed = cuda().cuEventElapsedTime;
-  ended->told = reached == CUDA_SUCCESS && elapsed != nullptr &&
-                elapsed(&length, segment.start, segment.end) == CUDA_SUCCESS &&
-                elapsed(&until, segment.context->base, segment.end) == CUDA_SUCCESS;
+  const device_clock::Reached reached = device_clock::query(segment.end);
+  if (reached == device_clock::Reached::kNo) return false;
+  double length = 0;
+  double until = 0;
+  ended->told = reached == device_clock::Reached::kYes && device_clock::elapsed(segment.start, segment.end, &length) &&
+                device_clock::elapsed(segment.context->base, segment.end, &until);
   put_event(*segment.context, segment.start);
   put_event(*segment.context, segment.end);
   if (!ended->told) return true;
-  ended->duration = static_cast<double>(length) * 1e6;
-  ended->end = segment.context->base_ns + static_cast<int64_t>(static_cast<double>(until) * 1e6);
+  ended->duration = length;
+  ended->end = segment.context->base_ns + static_cast<int64_t>(until);
   return true;
 }
 
@@ -372,8 +343,7 @@ void close(ComputeDevice& device, Segment& segment) {
 
 // True when the stream of a segment has nothing left to do.
 bool is_through(const Segment& segment) {
-  const auto query = segment.per_thread ? cuda().cuStreamQuery_ptsz : cuda().cuStreamQuery;
-  return query != nullptr && !capturing(segment.stream, segment.per_thread) && query(segment.stream) == CUDA_SUCCESS;
+  return !capturing(segment.stream, segment.per_thread) && device_clock::is_through(segment.stream, segment.per_thread);
 }
 
 // Closes the open segments that are at least so old. An event is recorded in the context that is current; the segments
@@ -565,7 +535,7 @@ void after_launch(const Ticket& ticket, bool launched) {
   if (segment.alone || segment.launches >= kSegmentLaunches || segment.cost >= kSegmentWork) close(device, segment);
 }
 
-void before_stream_ends(CUstream stream) {
+void before_stream_ends(void* stream) {
   Compute* all = __atomic_load_n(&process().compute, __ATOMIC_ACQUIRE);
   if (all == nullptr) return;
   for (uint32_t rule = 0; rule < config().device_count; ++rule) {

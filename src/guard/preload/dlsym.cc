@@ -3,9 +3,10 @@
 // the caller made it and jump into the real function.
 #include <dlfcn.h>
 
-#include "guard/preload/driver.h"
 #include "guard/preload/elf.h"
+#include "guard/preload/libc.h"
 #include "guard/preload/state.h"
+#include "guard/preload/vendor.h"
 
 namespace {
 
@@ -16,6 +17,7 @@ struct Decision {
 };
 
 using heddle::guard::LoadedObject;
+using heddle::guard::vendor::Library;
 
 bool same_object(const void* a, const void* b) {
   LoadedObject x;
@@ -26,19 +28,15 @@ bool same_object(const void* a, const void* b) {
 // What the program may have for `hook`, when the real lookup answered `real`. `behind()` is the same lookup among the
 // objects behind us.
 template <typename Behind>
-void* answer(void* real, void* hook, bool cuda_name, Behind behind) {
+void* answer(void* real, void* hook, const Library& library, Behind behind) {
   if (real == nullptr) return nullptr;
   LoadedObject owner;
   if (!heddle::guard::object_of(real, &owner)) return real;
-  if (heddle::guard::begins_with(heddle::guard::name_of(owner), cuda_name ? "libcuda.so" : "libnvidia-ml.so")) {
-    const bool loaded = cuda_name ? heddle::guard::cuda_loaded() : heddle::guard::nvml_loaded();
-    return loaded ? hook : real;
-  }
+  if (heddle::guard::begins_with(heddle::guard::name_of(owner), library.soname)) return library.loaded() ? hook : real;
   // Found in the global scope, where we come first: an answer only if there is a driver behind us.
   // Where there is none the lookup has to fail as it does without us, with a text for dlerror(): programs read it.
   if (same_object(real, reinterpret_cast<const void*>(&same_object))) {
-    const bool loaded = cuda_name ? heddle::guard::cuda_loaded() : heddle::guard::nvml_loaded();
-    return loaded ? hook : behind();
+    return library.loaded() ? hook : behind();
   }
   return real;
 }
@@ -65,11 +63,12 @@ constexpr const char* kRefused = "an entry point that the guard does not know";
 // real lookup finds.
 template <typename LookUp>
 bool refuse(const char* name, LookUp look_up) {
-  if (name[0] != 'c' || name[1] != 'u' || !heddle::guard::is_refused_name(name)) return false;
+  const Library* library = heddle::guard::vendor::refused_name(name);
+  if (library == nullptr) return false;
   LoadedObject owner;
   void* found = look_up();
   return found != nullptr && heddle::guard::object_of(found, &owner) &&
-         heddle::guard::begins_with(heddle::guard::name_of(owner), "libcuda.so");
+         heddle::guard::begins_with(heddle::guard::name_of(owner), library->soname);
 }
 
 void* answer_entry(void* real, void* entry) {
@@ -87,9 +86,9 @@ extern "C" {
 __attribute__((visibility("hidden"), used)) Decision heddle_guard_dlsym(void* handle, const char* name) {
   const auto real = heddle::guard::real_dlsym();
   if (real == nullptr) return {nullptr, 0};
-  bool cuda_name = false;
-  void* hook = name != nullptr ? heddle::guard::hook_of_name(name, &cuda_name) : nullptr;
-  if (hook != nullptr) return {answer(real(handle, name), hook, cuda_name, [&] { return real(RTLD_NEXT, name); }), 0};
+  const Library* library = nullptr;
+  void* hook = name != nullptr ? heddle::guard::vendor::hook_of_name(name, &library) : nullptr;
+  if (hook != nullptr) return {answer(real(handle, name), hook, *library, [&] { return real(RTLD_NEXT, name); }), 0};
   void* entry = name != nullptr && handle != RTLD_NEXT ? entry_of_name(name) : nullptr;
   if (entry != nullptr) return {answer_entry(real(handle, name), entry), 0};
   // The failing lookup leaves the text for dlerror().
@@ -101,10 +100,10 @@ __attribute__((visibility("hidden"), used)) Decision heddle_guard_dlvsym(void* h
                                                                          const char* version) {
   const auto real = heddle::guard::real_dlvsym();
   if (real == nullptr) return {nullptr, 0};
-  bool cuda_name = false;
-  void* hook = name != nullptr ? heddle::guard::hook_of_name(name, &cuda_name) : nullptr;
+  const Library* library = nullptr;
+  void* hook = name != nullptr ? heddle::guard::vendor::hook_of_name(name, &library) : nullptr;
   if (hook != nullptr)
-    return {answer(real(handle, name, version), hook, cuda_name, [&] { return real(RTLD_NEXT, name, version); }), 0};
+    return {answer(real(handle, name, version), hook, *library, [&] { return real(RTLD_NEXT, name, version); }), 0};
   void* entry = name != nullptr && handle != RTLD_NEXT ? entry_of_name(name) : nullptr;
   if (entry != nullptr) return {answer_entry(real(handle, name, version), entry), 0};
   if (name != nullptr && refuse(name, [&] { return real(handle, name, version); }))

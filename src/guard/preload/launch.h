@@ -16,14 +16,13 @@
 // compare-and-swap; two events for every 32 launches or 0.5 ms of predicted work.
 #pragma once
 
-#include "guard/preload/hooks.h"
 #include "guard/preload/state.h"
 
 namespace heddle::guard {
 
 struct Launch {
-  uint64_t key;  // what is launched, in which shape: launches of equal key cost about the same
-  CUstream stream;
+  uint64_t key;     // what is launched, in which shape: launches of equal key cost about the same
+  void* stream;     // the vendor's handle
   bool per_thread;  // a null stream means the calling thread's
 };
 
@@ -40,7 +39,7 @@ Ticket admit(int rule, const Launch& launch);
 void after_launch(const Ticket& ticket, bool launched);
 
 // Before the driver forgets the handle: what is open on it is closed.
-void before_stream_ends(CUstream stream);
+void before_stream_ends(void* stream);
 void before_context_ends(uint64_t context);
 
 }  // namespace heddle::guard

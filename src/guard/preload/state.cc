@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "guard/preload/driver.h"
-#include "guard/preload/pools.h"
+#include "guard/preload/vendor.h"
 
 namespace heddle::guard {
 
@@ -33,29 +32,6 @@ bool join(char* out, const char* folder, const char* name) {
   return true;
 }
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-// "GPU-" or "MIG-" and 32 digits with dashes between. False: something else.
-bool parse_uuid(const char* text, unsigned char (&uuid)[16]) {
-  const char* p = strchr(text, '-');
-  if (p == nullptr) return false;
-  ++p;
-  for (unsigned char& byte : uuid) {
-    while (*p == '-') ++p;
-    const int high = hex_digit(*p);
-    const int low = high < 0 ? -1 : hex_digit(p[1]);
-    if (low < 0) return false;
-    byte = static_cast<unsigned char>(high * 16 + low);
-    p += 2;
-  }
-  return *p == '\0';
-}
-
 bool take_limits(const heddle_guard_limits& file, long bytes, Config& config) {
   if (bytes != static_cast<long>(sizeof(file)) || memcmp(file.magic, HEDDLE_GUARD_LIMITS_MAGIC, 8) != 0) return false;
   if (file.version < HEDDLE_GUARD_OLDEST_VERSION || file.version > HEDDLE_GUARD_VERSION) return false;
@@ -70,7 +46,7 @@ bool take_limits(const heddle_guard_limits& file, long bytes, Config& config) {
   for (uint32_t i = 0; i < file.device_count; ++i) {
     const heddle_guard_device_limits& from = file.devices[i];
     DeviceRule& to = config.devices[i];
-    if (memchr(from.uuid, 0, sizeof(from.uuid)) == nullptr || !parse_uuid(from.uuid, to.uuid)) return false;
+    if (memchr(from.uuid, 0, sizeof(from.uuid)) == nullptr || !vendor::parse_identity(from.uuid, to.uuid)) return false;
     if (from.cores_percent > 100) return false;
     to.whole_card = (from.flags & HEDDLE_GUARD_WHOLE_CARD) != 0;
     to.limit_bytes = from.memory_bytes;
@@ -78,6 +54,7 @@ bool take_limits(const heddle_guard_limits& file, long bytes, Config& config) {
     if (to.limit_pages > kMaxPages) return false;
     if (to.whole_card) to.limit_pages = kMaxPages;
     to.context_bytes = from.context_overhead_bytes;
+    to.number_plus_one = from.number_plus_one;
     to.cores_percent = from.cores_percent == 100 ? 0 : from.cores_percent;
     config.any_compute_limit = config.any_compute_limit || to.cores_percent != 0;
   }
@@ -144,20 +121,21 @@ void load_config(Config& config) {
 }
 
 // What a process works with when the kernel has no memory left for us: memory is refused, the rest passes.
-Process emergency_process;
-Loaded emergency = {
-    {Config::Mode::kClosed, true, false, false, 0, {}, 0, 0, 0, nullptr, nullptr}, &emergency_process, {}};
+Loaded emergency = {{Config::Mode::kClosed, true, false, false, 0, {}, 0, 0, 0, nullptr, nullptr}, nullptr, {}};
 
 Loaded& load_state() {
   auto* mine = static_cast<Loaded*>(map_private(sizeof(Loaded), OnFork::kKeep));
-  auto* own = static_cast<Process*>(map_private(sizeof(Process), OnFork::kWipe));
-  if (mine == nullptr || own == nullptr) return emergency;
+  auto* own = static_cast<Process*>(map_private(vendor::process_bytes(), OnFork::kWipe));
+  if (mine == nullptr || own == nullptr) {
+    __atomic_store_n(&emergency.process, &vendor::spare_process(), __ATOMIC_RELEASE);
+    return emergency;
+  }
   mine->process = own;
   load_config(mine->config);
   Loaded* expected = nullptr;
   if (__atomic_compare_exchange_n(&loaded, &expected, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return *mine;
   unmap(mine->config.usage, sizeof(heddle_guard_usage));
-  unmap(own, sizeof(Process));
+  unmap(own, vendor::process_bytes());
   unmap(mine, sizeof(Loaded));
   return *expected;
 }
@@ -169,14 +147,6 @@ Loaded& state() {
 
 bool same_bytes(const unsigned char (&a)[16], const void* b) {
   return memcmp(a, b, 16) == 0;
-}
-
-int rule_of_bytes(const void* uuid) {
-  const Config& c = config();
-  for (uint32_t i = 0; i < c.device_count; ++i) {
-    if (same_bytes(c.devices[i].uuid, uuid)) return static_cast<int>(i);
-  }
-  return kUnlisted;
 }
 
 // True when the slot's process is certainly gone.
@@ -272,46 +242,34 @@ heddle_guard_slot* own_slot() {
   return taken != 0 ? &s.config.usage->slots[taken - 1] : claim_slot(*s.process);
 }
 
-int rule_of(CUdevice device) {
+int rule_of_identity(const void* identity) {
+  const Config& c = config();
+  for (uint32_t i = 0; i < c.device_count; ++i) {
+    if (same_bytes(c.devices[i].uuid, identity)) return static_cast<int>(i);
+  }
+  return kUnlisted;
+}
+
+int rule_of_number(uint32_t number) {
+  const Config& c = config();
+  for (uint32_t i = 0; i < c.device_count; ++i) {
+    if (c.devices[i].number_plus_one == number + 1) return static_cast<int>(i);
+  }
+  return kUnlisted;
+}
+
+bool known_rule(int ordinal, int* rule) {
+  const Loaded& s = state();
+  if (ordinal < 0 || ordinal >= static_cast<int>(sizeof(s.rule_of_ordinal))) return false;
+  const int8_t known = __atomic_load_n(&s.rule_of_ordinal[ordinal], __ATOMIC_RELAXED);
+  *rule = known > 0 ? known - 1 : kUnlisted;
+  return known != 0;
+}
+
+void keep_rule(int ordinal, int rule) {
   Loaded& s = state();
-  if (device < 0) return kNoDevice;
-  const bool cached = device < static_cast<CUdevice>(sizeof(s.rule_of_ordinal));
-  if (cached) {
-    const int8_t known = __atomic_load_n(&s.rule_of_ordinal[device], __ATOMIC_RELAXED);
-    if (known != 0) return known > 0 ? known - 1 : kUnlisted;
-  }
-  // By the driver's own identity, so the form of CUDA_VISIBLE_DEVICES and the order of ordinals do not matter. The
-  // second version knows partitions of a card; the first names the card.
-  CUuuid uuid{};
-  int rule = kUnlisted;
-  bool told = false;
-  if (cuda().cuDeviceGetUuid_v2 != nullptr && cuda().cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS) {
-    told = true;
-    rule = rule_of_bytes(&uuid);
-  }
-  if (rule < 0 && cuda().cuDeviceGetUuid != nullptr && cuda().cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS) {
-    told = true;
-    rule = rule_of_bytes(&uuid);
-  }
-  if (!told) return kNoDevice;
-  const auto keep = static_cast<int8_t>(rule >= 0 ? rule + 1 : -1);
-  if (cached) __atomic_store_n(&s.rule_of_ordinal[device], keep, __ATOMIC_RELAXED);
-  return rule;
-}
-
-CUdevice current_device() {
-  CUdevice device = -1;
-  if (cuda().cuCtxGetDevice == nullptr || cuda().cuCtxGetDevice(&device) != CUDA_SUCCESS) return -1;
-  return device;
-}
-
-int current_rule() {
-  return rule_of(current_device());
-}
-
-int rule_of_uuid(const char* text) {
-  unsigned char uuid[16];
-  return parse_uuid(text, uuid) ? rule_of_bytes(uuid) : kUnlisted;
+  if (ordinal < 0 || ordinal >= static_cast<int>(sizeof(s.rule_of_ordinal))) return;
+  __atomic_store_n(&s.rule_of_ordinal[ordinal], static_cast<int8_t>(rule >= 0 ? rule + 1 : -1), __ATOMIC_RELAXED);
 }
 
 bool accounted(int rule) {
@@ -367,7 +325,7 @@ bool charge(int rule, uint64_t pages, Take take) {
   if (charge_once(rule, pages, take)) return true;
   if (!accounted(rule) || pages > config().devices[rule].limit_pages) return false;
   const bool swept = sweep_dead();
-  const bool shrunk = refresh_pools();
+  const bool shrunk = vendor::reclaim();
   return (swept || shrunk) && charge_once(rule, pages, take);
 }
 

@@ -9,7 +9,6 @@
 
 #include "guard/layout.h"
 #include "guard/ledger.h"
-#include "guard/preload/hooks.h"
 #include "guard/preload/table.h"
 
 namespace heddle::guard {
@@ -21,6 +20,7 @@ struct DeviceRule {
   uint64_t limit_bytes;
   uint64_t context_bytes;  // 0: to be measured
   uint32_t cores_percent;
+  uint32_t number_plus_one;
   bool whole_card;
 };
 
@@ -57,63 +57,18 @@ class Lock {
   pthread_mutex_t& mutex_;
 };
 
-// A stream-ordered pool that allocations came from: charged by what it has reserved, not by what is in use of it.
-struct Pool {
-  CUmemoryPool handle;  // null: the entry is free
-  int rule;
-  uint64_t pages;  // charged
-};
-inline constexpr uint32_t kMaxPools = 256;
-
 struct Compute;
 
-struct NvmlAccount {
-  decltype(&::nvmlInit_v2) init;
-  decltype(&::nvmlShutdown) shutdown;
-  decltype(&::nvmlDeviceGetCount_v2) count;
-  decltype(&::nvmlDeviceGetHandleByIndex_v2) device;
-  decltype(&::nvmlDeviceGetUUID) uuid;
-  decltype(&::nvmlDeviceGetComputeRunningProcesses_v3) processes;
-};
-
-// The vendor's account of this process, and what was charged because of it (residual.h). Pages.
-struct Account {
-  pthread_mutex_t lock;
-  int32_t state;  // 0: not opened yet; 1: open; -1: there is none
-  NvmlAccount nvml;
-  nvmlDevice_t devices[HEDDLE_GUARD_MAX_DEVICES];
-  uint64_t residual[HEDDLE_GUARD_MAX_DEVICES];
-  uint32_t keeps;  // exported memory was kept charged
-  int64_t measured_ns[HEDDLE_GUARD_MAX_DEVICES];
-};
-
-// Zero is its initial state.
+// Zero is its initial state. The vendor's table has one that begins with this (vendor.h).
 struct Process {
   uint32_t slot_plus_one;
   pthread_mutex_t slot_lock;
   pthread_mutex_t charge_lock[HEDDLE_GUARD_MAX_DEVICES];
-  pthread_mutex_t table_lock;  // allocations, blocks, handles, mappings
+  pthread_mutex_t table_lock;  // the tables
   Table allocations;
   Table blocks;
   Table handles;
   Table mappings;
-  uint64_t freed_in_order;     // how many were, ever
-  uint32_t waiting_for_order;  // how many are not yet given back
-  pthread_mutex_t pool_lock;
-  Pool pools[kMaxPools];
-  uint32_t pool_count;
-  uint32_t pools_charged;      // a hint: some pool holds a charge
-  uint32_t graph_memory_seen;  // a graph with allocation nodes was made
-  uint32_t graphs_seen;        // some executable graph allocates, or runs on several devices
-  pthread_mutex_t graph_lock;
-  Table graphs;  // what executable graphs allocate and where they run
-  uint64_t graph_pages[HEDDLE_GUARD_MAX_DEVICES];
-  pthread_mutex_t context_lock;
-  uint64_t primary_pages[HEDDLE_GUARD_MAX_DEVICES];
-  uint32_t primary_charged[HEDDLE_GUARD_MAX_DEVICES];
-  uint64_t primary_context[HEDDLE_GUARD_MAX_DEVICES];
-  uint64_t block_bytes[HEDDLE_GUARD_MAX_DEVICES];
-  Account account;
   pthread_mutex_t compute_lock;
   Compute* compute;
 };
@@ -126,19 +81,20 @@ Process& process();
 // processes).
 heddle_guard_slot* own_slot();
 
-// The rule of a CUDA device, of the current context's device, and of a device known by its UUID text.
-int rule_of(CUdevice device);
-int current_rule();
-int rule_of_uuid(const char* text);
-// Some CUDA ordinal of the current context; -1 without one.
-CUdevice current_device();
+// The rule of a device by its identity (16 bytes of its uuid) and by the number that the limits have for it; kUnlisted:
+// none.
+int rule_of_identity(const void* identity);
+int rule_of_number(uint32_t number);
+// What is known of the vendor's ordinal of a device, so that the driver is asked once. False: nothing yet.
+bool known_rule(int ordinal, int* rule);
+void keep_rule(int ordinal, int rule);
 
 // How a charge may be taken: kLimited refuses beyond the limit, kForced takes what the driver has already taken.
 enum class Take { kLimited, kForced };
 
 // Charges pages on a rule's device. False: refused. Devices that are not accounted always answer true. Before it
-// refuses, it frees what dead processes hold and what our pools have given back; charge_once() does not (and enters no
-// lock of pools).
+// refuses, it frees what dead processes hold and what the vendor's table can give back; charge_once() does not (and
+// enters no lock of that table).
 bool charge(int rule, uint64_t pages, Take take = Take::kLimited);
 bool charge_once(int rule, uint64_t pages, Take take = Take::kLimited);
 void uncharge(int rule, uint64_t pages);
@@ -164,8 +120,5 @@ class Entry {
   static __thread bool inside_ __attribute__((tls_model("initial-exec")));  // NOLINT: of the thread, zero at its start
   bool outer_;
 };
-
-// The answer of a hook whose real function the driver does not have.
-inline constexpr CUresult kNoSuchFunction = CUDA_ERROR_NOT_SUPPORTED;
 
 }  // namespace heddle::guard

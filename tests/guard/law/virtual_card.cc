@@ -10,7 +10,7 @@
 #include <random>
 
 #include "guard/broker.h"
-#include "guard/preload/driver.h"
+#include "guard/preload/cuda/driver.h"
 #include "guard/preload/launch.h"
 #include "guard/preload/state.h"
 #include "guard/preload/sys.h"

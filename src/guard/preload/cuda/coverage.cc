@@ -1,4 +1,4 @@
-#include "guard/preload/coverage.h"
+#include "guard/preload/cuda/coverage.h"
 
 #include <string.h>
 

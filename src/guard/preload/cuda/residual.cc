@@ -1,9 +1,9 @@
-#include "guard/preload/residual.h"
+#include "guard/preload/cuda/residual.h"
 
 #include <dlfcn.h>
 
+#include "guard/preload/cuda/measure.h"
 #include "guard/preload/elf.h"
-#include "guard/preload/measure.h"
 
 namespace heddle::guard {
 namespace {
@@ -57,7 +57,7 @@ Measured measure(Account& account, int rule) {
 
 bool measure_residual(int rule, Take take) {
   if (!accounted(rule)) return true;
-  Account& account = process().account;
+  Account& account = cuda_process().account;
   const Lock lock(account.lock);
   account.measured_ns[rule] = now_ns();
   const Measured found = measure(account, rule);
@@ -74,39 +74,39 @@ bool measure_residual(int rule, Take take) {
 }
 
 void measure_kept() {
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   if (__atomic_load_n(&own.account.keeps, __ATOMIC_RELAXED) == 0) return;
   for (uint32_t rule = 0; rule < config().device_count; ++rule) measure_if_any(static_cast<int>(rule));
 }
 
 void measure_if_any(int rule) {
-  if (accounted(rule) && __atomic_load_n(&process().account.residual[rule], __ATOMIC_RELAXED) != 0) {
+  if (accounted(rule) && __atomic_load_n(&cuda_process().account.residual[rule], __ATOMIC_RELAXED) != 0) {
     measure_residual(rule, Take::kForced);
   }
 }
 
 void measure_now_and_then(int rule) {
   if (!accounted(rule)) return;
-  const int64_t last = __atomic_load_n(&process().account.measured_ns[rule], __ATOMIC_RELAXED);
+  const int64_t last = __atomic_load_n(&cuda_process().account.measured_ns[rule], __ATOMIC_RELAXED);
   // Nothing to look for before something was loaded.
   if (last != 0 && now_ns() - last > kDistance) measure_residual(rule, Take::kForced);
 }
 
 void expect_residual() {
-  for (int64_t& measured : process().account.measured_ns) {
+  for (int64_t& measured : cuda_process().account.measured_ns) {
     int64_t never = 0;
     __atomic_compare_exchange_n(&measured, &never, 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
   }
 }
 
 void add_residual(int rule, uint64_t pages) {
-  Account& account = process().account;
+  Account& account = cuda_process().account;
   const Lock lock(account.lock);
   account.residual[rule] += pages;
 }
 
 void keep_charged(int rule, uint64_t pages) {
-  __atomic_store_n(&process().account.keeps, 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&cuda_process().account.keeps, 1, __ATOMIC_RELAXED);
   add_residual(rule, pages);
 }
 

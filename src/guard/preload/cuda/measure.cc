@@ -1,8 +1,8 @@
-#include "guard/preload/measure.h"
+#include "guard/preload/cuda/measure.h"
 
 #include <dlfcn.h>
 
-#include "guard/preload/driver.h"
+#include "guard/preload/cuda/driver.h"
 #include "guard/preload/elf.h"
 
 namespace heddle::guard {

@@ -2,8 +2,8 @@
 // its last reference and its last mapping are gone. Imported handles are charged where they were made. One that was
 // exported, or bound to something whose end is not seen, may live on: it stays charged until the vendor's account of
 // this process shows that it is gone.
-#include "guard/preload/memory.h"
-#include "guard/preload/residual.h"
+#include "guard/preload/cuda/memory.h"
+#include "guard/preload/cuda/residual.h"
 
 namespace heddle::guard {
 namespace {
@@ -15,7 +15,7 @@ uint64_t key_of(CUmemGenericAllocationHandle handle) {
 }
 
 // With the table locked.
-void give_back_if_last(Process& own, uint64_t key) {
+void give_back_if_last(CudaProcess& own, uint64_t key) {
   Record* handle = own.handles.find(key);
   if (handle == nullptr || handle->count != 0 || handle->more != 0) return;
   const Record gone = *handle;
@@ -28,14 +28,14 @@ void give_back_if_last(Process& own, uint64_t key) {
 }
 
 void mark_shared(CUmemGenericAllocationHandle handle) {
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const Lock lock(own.table_lock);
   Record* known = own.handles.find(key_of(handle));
   if (known != nullptr && known->pages != 0) known->kind = 1;
 }
 
 void add_reference(CUmemGenericAllocationHandle handle) {
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   Record* known = own.handles.find(key_of(handle));
   if (known == nullptr && own.handles.prepare()) {
     known = own.handles.put(Record{key_of(handle), 0, 0, 0, kNoDevice, 0, 0, 0, 0});
@@ -69,7 +69,7 @@ HEDDLE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t 
     uncharge(rule, pages);
     return result;
   }
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const Lock lock(own.table_lock);
   if (own.handles.prepare()) {
     own.handles.put(Record{key_of(*handle), bytes, 0, pages, rule, 0, 1, 0, 0});
@@ -85,7 +85,7 @@ HEDDLE_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   if (real == nullptr) return kNoSuchFunction;
   const Entry entry;
   if (entry.nested()) return real(handle);
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   CUresult result = CUDA_SUCCESS;
   {
     const Lock lock(own.table_lock);
@@ -138,7 +138,7 @@ HEDDLE_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle*
   if (real == nullptr) return kNoSuchFunction;
   const Entry entry;
   if (entry.nested()) return real(handle, address);
-  const Lock lock(process().table_lock);
+  const Lock lock(cuda_process().table_lock);
   const CUresult result = real(handle, address);
   if (result == CUDA_SUCCESS && handle != nullptr) add_reference(*handle);
   return result;
@@ -150,7 +150,7 @@ HEDDLE_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHand
   if (real == nullptr) return kNoSuchFunction;
   const Entry entry;
   if (entry.nested()) return real(handle, os_handle, type);
-  const Lock lock(process().table_lock);
+  const Lock lock(cuda_process().table_lock);
   const CUresult result = real(handle, os_handle, type);
   if (result == CUDA_SUCCESS && handle != nullptr) add_reference(*handle);
   return result;
@@ -162,7 +162,7 @@ HEDDLE_EXPORT CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset
   if (real == nullptr) return kNoSuchFunction;
   const Entry entry;
   if (entry.nested()) return real(address, bytes, offset, handle, flags);
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const Lock lock(own.table_lock);
   const bool room = own.mappings.prepare();
   const CUresult result = real(address, bytes, offset, handle, flags);
@@ -179,7 +179,7 @@ HEDDLE_EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
   if (real == nullptr) return kNoSuchFunction;
   const Entry entry;
   if (entry.nested()) return real(address, bytes);
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   {
     const Lock lock(own.table_lock);
     const CUresult result = real(address, bytes);

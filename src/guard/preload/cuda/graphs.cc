@@ -1,10 +1,10 @@
 // A graph's allocation nodes take memory when the driver likes: at the latest when the graph is first launched. So what
 // the nodes of a graph need is known from its instantiation on, room for it is made before each call that may take it,
 // and after the call what the driver holds for graphs is charged, no more.
-#include "guard/preload/graphs.h"
+#include "guard/preload/cuda/graphs.h"
 
-#include "guard/preload/memory.h"
-#include "guard/preload/pools.h"
+#include "guard/preload/cuda/memory.h"
+#include "guard/preload/cuda/pools.h"
 
 namespace heddle::guard {
 namespace {
@@ -81,12 +81,12 @@ void add_nodes(CUgraph graph, Needs& needs, int depth) {
 }
 
 bool worth_looking() {
-  return __atomic_load_n(&process().graph_memory_seen, __ATOMIC_RELAXED) != 0 ||
+  return __atomic_load_n(&cuda_process().graph_memory_seen, __ATOMIC_RELAXED) != 0 ||
          (config().any_compute_limit && config().device_count > 1);
 }
 
 bool graphs_seen() {
-  return __atomic_load_n(&process().graphs_seen, __ATOMIC_RELAXED) != 0;
+  return __atomic_load_n(&cuda_process().graphs_seen, __ATOMIC_RELAXED) != 0;
 }
 
 // An executable has a record for what it runs on, and one for each rule that it allocates from.
@@ -99,7 +99,7 @@ uint64_t key_of(CUgraphExec graph, int rule) {
 
 // With the lock of graphs.
 void note(CUgraphExec graph, const Needs& needs) {
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   if (needs.rules != 0 && own.graphs.prepare()) {
     own.graphs.put(Record{key_of(graph), needs.rules, 0, 0, kNoDevice, 0, 0, 0, 0});
   }
@@ -115,7 +115,7 @@ void erase_key(Table& graphs, uint64_t key) {
 }
 
 void forget_graph(CUgraphExec graph) {
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const Lock lock(own.graph_lock);
   erase_key(own.graphs, key_of(graph));
   for (int rule = 0; rule < HEDDLE_GUARD_MAX_DEVICES; ++rule) erase_key(own.graphs, key_of(graph, rule));
@@ -123,7 +123,7 @@ void forget_graph(CUgraphExec graph) {
 
 // A driver that reserves at instantiation holds it until the executable is destroyed: then launches need no room.
 void mark_held(CUgraphExec graph, const uint64_t (&before)[HEDDLE_GUARD_MAX_DEVICES]) {
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const Lock lock(own.graph_lock);
   for (uint32_t rule = 0; rule < config().device_count; ++rule) {
     Record* record = own.graphs.find(key_of(graph, static_cast<int>(rule)));
@@ -155,7 +155,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph graph, Call call) {
   refresh_graph_memory();
   if (result != CUDA_SUCCESS) return result;
   {
-    const Lock lock(process().graph_lock);
+    const Lock lock(cuda_process().graph_lock);
     note(*out, needs);
   }
   mark_held(*out, before);
@@ -166,7 +166,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph graph, Call call) {
 
 bool reserve_graph(CUgraphExec graph) {
   if (!graphs_seen()) return true;
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   Needs needs{};
   {
     const Lock lock(own.graph_lock);
@@ -183,7 +183,7 @@ bool reserve_graph(CUgraphExec graph) {
 void settle_graph(CUgraphExec graph) {
   refresh_graph_memory();
   if (!graphs_seen()) return;
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const Lock lock(own.graph_lock);
   for (uint32_t rule = 0; rule < config().device_count; ++rule) {
     Record* record = own.graphs.find(key_of(graph, static_cast<int>(rule)));
@@ -192,14 +192,14 @@ void settle_graph(CUgraphExec graph) {
 }
 
 void graphs_were_trimmed() {
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const Lock lock(own.graph_lock);
   for (uint64_t i = 0; i < own.graphs.capacity(); ++i) own.graphs.at(i).count = 0;
 }
 
 uint32_t rules_of_graph(CUgraphExec graph) {
   if (!graphs_seen()) return 0;
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const Lock lock(own.graph_lock);
   const Record* record = own.graphs.find(key_of(graph));
   return record != nullptr ? static_cast<uint32_t>(record->bytes) : 0;

@@ -2,9 +2,9 @@
 //
 // The driver hands out device memory in blocks (2 MiB); small allocations share one. So what an allocation takes is the
 // number of blocks that it touches first: known from the address that the driver returned, and never guessed.
-#include "guard/preload/memory.h"
+#include "guard/preload/cuda/memory.h"
 
-#include "guard/preload/pools.h"
+#include "guard/preload/cuda/pools.h"
 
 namespace heddle::guard {
 namespace {
@@ -36,7 +36,7 @@ Span span_of(uint64_t address, uint64_t bytes, uint64_t block) {
 }
 
 // Both with the table locked. Pages that became taken, or free.
-uint64_t cover(Process& own, uint64_t address, uint64_t bytes, uint64_t block) {
+uint64_t cover(CudaProcess& own, uint64_t address, uint64_t bytes, uint64_t block) {
   const Span span = span_of(address, bytes, block);
   uint64_t blocks = span.whole;
   for (int i = 0; i < span.edge_count; ++i) {
@@ -50,7 +50,7 @@ uint64_t cover(Process& own, uint64_t address, uint64_t bytes, uint64_t block) {
   return blocks * (block >> HEDDLE_GUARD_PAGE_SHIFT);
 }
 
-uint64_t uncover(Process& own, uint64_t address, uint64_t bytes, uint64_t block) {
+uint64_t uncover(CudaProcess& own, uint64_t address, uint64_t bytes, uint64_t block) {
   const Span span = span_of(address, bytes, block);
   uint64_t blocks = span.whole;
   for (int i = 0; i < span.edge_count; ++i) {
@@ -75,7 +75,7 @@ struct Settled {
 // Writes down a new allocation and charges what it took instead of the `taken` pages reserved for it. Not done: free it
 // again and give back `charged`.
 Settled settle(const Place& place, uint64_t address, uint64_t bytes, uint64_t taken) {
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const uint64_t context = current_context();
   uint64_t pages = 0;
   {
@@ -128,7 +128,7 @@ constexpr uint64_t kUsualPitch = 512;
 
 // Gives back what an allocation that is gone had taken.
 void give_back(const Record& record) {
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   uint64_t pages = record.pages;
   const uint64_t block = block_bytes(record.device, -1);
   if (record.kind == static_cast<uint32_t>(Kind::kLinear)) {
@@ -157,7 +157,7 @@ CUresult release(uint64_t address, Call call) {
 }  // namespace
 
 uint64_t block_bytes(int rule, CUdevice device) {
-  uint64_t& known = process().block_bytes[rule];
+  uint64_t& known = cuda_process().block_bytes[rule];
   const uint64_t block = __atomic_load_n(&known, __ATOMIC_RELAXED);
   if (block != 0) return block;
   size_t asked = 0;
@@ -175,7 +175,7 @@ uint64_t block_bytes(int rule, CUdevice device) {
 }
 
 bool remember(const Record& record) {
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const Lock lock(own.table_lock);
   if (!own.allocations.prepare()) return false;
   own.allocations.put(record);
@@ -183,7 +183,7 @@ bool remember(const Record& record) {
 }
 
 bool forget(uint64_t key, Kind kind, Record* record) {
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const Lock lock(own.table_lock);
   Record* found = own.allocations.find(key);
   if (found == nullptr || found->kind != static_cast<uint32_t>(kind)) return false;
@@ -203,7 +203,7 @@ namespace {
 // Takes out every record that `matches` and gives back what it took.
 template <typename Matches>
 void give_back_all(Matches matches) {
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   for (uint64_t i = 0;;) {
     Record record{};
     {
@@ -230,7 +230,7 @@ void drop_context(uint64_t context) {
 }
 
 void free_in_order(const Record& record, CUstream stream) {
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const Lock lock(own.table_lock);
   if (!own.allocations.prepare()) return;  // stays charged
   Record waiting = record;
@@ -243,7 +243,7 @@ void free_in_order(const Record& record, CUstream stream) {
 }
 
 void waited_for(Waited what, uint64_t handle) {
-  if (__atomic_load_n(&process().waiting_for_order, __ATOMIC_RELAXED) == 0) return;
+  if (__atomic_load_n(&cuda_process().waiting_for_order, __ATOMIC_RELAXED) == 0) return;
   const uint64_t context = what == Waited::kContext ? handle : current_context();
   give_back_all([&](const Record& at) {
     if (at.kind != static_cast<uint32_t>(Kind::kFreedInOrder) || at.context != context) return false;

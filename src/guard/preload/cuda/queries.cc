@@ -1,9 +1,9 @@
 // What a program is told: the share instead of the card. Totals and free memory never underflow.
 #include <string.h>
 
-#include "guard/preload/memory.h"
-#include "guard/preload/pools.h"
-#include "guard/preload/residual.h"
+#include "guard/preload/cuda/memory.h"
+#include "guard/preload/cuda/pools.h"
+#include "guard/preload/cuda/residual.h"
 
 namespace heddle::guard {
 namespace {

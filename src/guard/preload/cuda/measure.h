@@ -1,8 +1,8 @@
 // What the driver takes for a context, from its own accounting of processes.
 #pragma once
 
-#include "guard/preload/hooks.h"
-#include "guard/preload/state.h"
+#include "guard/preload/cuda/hooks.h"
+#include "guard/preload/cuda/process.h"
 
 namespace heddle::guard {
 

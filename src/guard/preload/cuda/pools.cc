@@ -1,9 +1,9 @@
-#include "guard/preload/pools.h"
+#include "guard/preload/cuda/pools.h"
 
-#include "guard/preload/graphs.h"
-#include "guard/preload/memory.h"
-#include "guard/preload/residual.h"
-#include "guard/preload/stream_context.h"
+#include "guard/preload/cuda/graphs.h"
+#include "guard/preload/cuda/memory.h"
+#include "guard/preload/cuda/residual.h"
+#include "guard/preload/cuda/stream_context.h"
 
 namespace heddle::guard {
 namespace {
@@ -37,7 +37,7 @@ bool refresh_one(Pool& pool) {
   return pool.pages < before;
 }
 
-bool refresh_graphs(Process& own) {
+bool refresh_graphs(CudaProcess& own) {
   const auto query = cuda().cuDeviceGetGraphMemAttribute;
   int count = 0;
   if (query == nullptr || cuda().cuDeviceGetCount == nullptr || cuda().cuDeviceGetCount(&count) != CUDA_SUCCESS) {
@@ -73,7 +73,7 @@ uint64_t graph_memory_unused(int rule) {
   return 0;
 }
 
-bool refresh_locked(Process& own) {
+bool refresh_locked(CudaProcess& own) {
   bool shrunk = false;
   for (uint32_t i = 0; i < own.pool_count; ++i) {
     Pool& pool = own.pools[i];
@@ -83,14 +83,14 @@ bool refresh_locked(Process& own) {
   return shrunk;
 }
 
-Pool* find_pool(Process& own, CUmemoryPool handle) {
+Pool* find_pool(CudaProcess& own, CUmemoryPool handle) {
   for (uint32_t i = 0; i < own.pool_count; ++i) {
     if (own.pools[i].handle == handle) return &own.pools[i];
   }
   return nullptr;
 }
 
-Pool* add_pool(Process& own, CUmemoryPool handle, int rule) {
+Pool* add_pool(CudaProcess& own, CUmemoryPool handle, int rule) {
   Pool* place = find_pool(own, nullptr);
   if (place == nullptr && own.pool_count < kMaxPools) place = &own.pools[own.pool_count++];
   if (place == nullptr) return nullptr;
@@ -99,7 +99,7 @@ Pool* add_pool(Process& own, CUmemoryPool handle, int rule) {
 }
 
 // The entry of a pool that the program uses; pools that it did not create are some device's default one.
-Pool* pool_of(Process& own, CUmemoryPool handle) {
+Pool* pool_of(CudaProcess& own, CUmemoryPool handle) {
   if (Pool* known = find_pool(own, handle)) return known;
   int count = 0;
   if (cuda().cuDeviceGetCount != nullptr) cuda().cuDeviceGetCount(&count);
@@ -119,7 +119,7 @@ struct Request {
 };
 
 // Makes room for `pages` more in a pool. Gives what was charged for it, or ~0: there is no room.
-uint64_t make_room(Process& own, Pool& pool, uint64_t pages) {
+uint64_t make_room(CudaProcess& own, Pool& pool, uint64_t pages) {
   if (charge_once(pool.rule, pages)) return pages;
   sweep_dead();
   refresh_locked(own);
@@ -133,7 +133,7 @@ uint64_t make_room(Process& own, Pool& pool, uint64_t pages) {
 
 template <typename Call, typename Undo>
 CUresult allocate_from_pool(const Request& request, Call call, Undo undo) {
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const Lock lock(own.pool_lock);
   Pool* pool = pool_of(own, request.pool);
   if (pool == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -169,8 +169,8 @@ CUdevice device_of(CUstream stream) {
 
 // An allocation in a graph takes memory when the graph runs; here only what can never fit is refused.
 bool note_graph_allocation(uint64_t bytes, int rule) {
-  __atomic_store_n(&process().graph_memory_seen, 1, __ATOMIC_RELAXED);
-  __atomic_store_n(&process().pools_charged, 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&cuda_process().graph_memory_seen, 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&cuda_process().pools_charged, 1, __ATOMIC_RELAXED);
   if (refused(rule)) return false;
   return !accounted(rule) || pages_of(bytes) <= config().devices[rule].limit_pages;
 }
@@ -236,22 +236,22 @@ void after_wait(CUresult result, Waited what, uint64_t handle) {
 }  // namespace
 
 bool refresh_pools() {
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const Lock lock(own.pool_lock);
   return refresh_locked(own);
 }
 
 void refresh_pools_if_any() {
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   if (__atomic_load_n(&own.pools_charged, __ATOMIC_RELAXED) != 0) refresh_pools();
 }
 
 uint64_t graph_pages(int rule) {
-  return __atomic_load_n(&process().graph_pages[rule], __ATOMIC_RELAXED);
+  return __atomic_load_n(&cuda_process().graph_pages[rule], __ATOMIC_RELAXED);
 }
 
 bool make_graph_room(int rule, uint64_t pages) {
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const Lock lock(own.pool_lock);
   bool room = charge_once(rule, pages);
   if (!room) {
@@ -264,7 +264,7 @@ bool make_graph_room(int rule, uint64_t pages) {
 }
 
 void refresh_graph_memory() {
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   if (__atomic_load_n(&own.graph_memory_seen, __ATOMIC_RELAXED) == 0) return;
   const Lock lock(own.pool_lock);
   refresh_graphs(own);
@@ -332,7 +332,7 @@ HEDDLE_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps*
   const CUresult result = real(pool, wanted);
   if (entry.nested() || result != CUDA_SUCCESS || pool == nullptr || wanted == nullptr) return result;
   const bool on_device = wanted->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const Lock lock(own.pool_lock);
   add_pool(own, *pool, on_device ? rule_of(wanted->location.id) : kNoDevice);
   return result;
@@ -345,7 +345,7 @@ HEDDLE_EXPORT CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool, vo
   const Entry entry;
   const CUresult result = real(pool, handle, type, flags);
   if (entry.nested() || result != CUDA_SUCCESS || pool == nullptr) return result;
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const Lock lock(own.pool_lock);
   add_pool(own, *pool, kNoDevice);  // the process that made it is charged
   return result;
@@ -356,7 +356,7 @@ HEDDLE_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   if (real == nullptr) return kNoSuchFunction;
   const Entry entry;
   if (entry.nested()) return real(pool);
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const Lock lock(own.pool_lock);
   // What is still in use stays taken after this, and nobody can ask for it by then: it stays charged.
   const uint64_t used = pool_value(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);

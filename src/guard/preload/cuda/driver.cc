@@ -1,13 +1,13 @@
-#include "guard/preload/driver.h"
+#include "guard/preload/cuda/driver.h"
 
-#include <dlfcn.h>
 #include <stddef.h>
-#include <sys/mman.h>
 
-#include "guard/preload/coverage.h"
+#include "guard/preload/cuda/coverage.h"
+#include "guard/preload/cuda/process.h"
+#include "guard/preload/driver_table.h"
 #include "guard/preload/elf.h"
-#include "guard/preload/state.h"
 #include "guard/preload/sys.h"
+#include "guard/preload/vendor.h"
 
 namespace heddle::guard {
 namespace {
@@ -38,41 +38,6 @@ const CudaFunctions kNoCuda{};
 const NvmlFunctions kNoNvml{};
 const CudaFunctions* cuda_functions = nullptr;
 const NvmlFunctions* nvml_functions = nullptr;
-
-void* libc_symbol(const char* name) {
-  LoadedObject object;
-  // Since glibc 2.34 the dl functions are in libc itself.
-  if (find_object("libc.so.6", nullptr, &object)) {
-    if (void* found = find_symbol(object, name)) return found;
-  }
-  return find_object("libdl.so.2", nullptr, &object) ? find_symbol(object, name) : nullptr;
-}
-
-// Keeps the driver loaded for as long as our table points into it.
-void keep_loaded(const LoadedObject& object) {
-  const auto open = real_dlopen();
-  if (open != nullptr) open(object.path, RTLD_NOLOAD | RTLD_LAZY);
-}
-
-// A table in memory of its own, so that it can be published by one store and two threads may do this at a time.
-template <typename T>
-T* new_table() {
-  void* memory = mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return memory == MAP_FAILED ? nullptr : static_cast<T*>(memory);
-}
-
-template <typename T>
-const T* publish(const T*& where, T* table) {
-  const T* expected = nullptr;
-  if (__atomic_compare_exchange_n(&where, &expected, table, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return table;
-  munmap(table, sizeof(T));
-  return expected;
-}
-
-template <typename F>
-void resolve(const LoadedObject& driver, const char* name, F& function) {
-  function = reinterpret_cast<F>(find_symbol(driver, name));
-}
 
 // Says once a process what the driver has and this guard was not built to know.
 void report_unknown(const LoadedObject& driver) {
@@ -133,11 +98,14 @@ bool is_hooked_symbol(const char* symbol) {
   return false;
 }
 
-}  // namespace
-
 bool is_refused_name(const char* name) {
   return config().deny_unknown && !is_known_cuda(name) && speaks_of_resources(name);
 }
+
+constexpr vendor::Library kCudaLibrary{"libcuda.so", &cuda_loaded};
+constexpr vendor::Library kNvmlLibrary{"libnvidia-ml.so", &nvml_loaded};
+
+}  // namespace
 
 const CudaFunctions& cuda() {
   const CudaFunctions* table = cuda_or_null();
@@ -156,19 +124,23 @@ bool nvml_loaded() {
   return nvml_or_null() != nullptr;
 }
 
-void* hook_of_name(const char* name, bool* cuda_name) {
+void* vendor::hook_of_name(const char* name, const Library** library) {
   if (name[0] == 'c' && name[1] == 'u') {
-    *cuda_name = true;
+    *library = &kCudaLibrary;
     for (const Hook& hook : kCudaHooks) {
       if (same_text(hook.exported, name)) return hook.ours;
     }
   } else if (begins_with(name, "nvmlDeviceGet")) {
-    *cuda_name = false;
+    *library = &kNvmlLibrary;
     for (const NvmlHook& hook : kNvmlHooks) {
       if (same_text(hook.exported, name)) return hook.ours;
     }
   }
   return nullptr;
+}
+
+const vendor::Library* vendor::refused_name(const char* name) {
+  return name[0] == 'c' && name[1] == 'u' && is_refused_name(name) ? &kCudaLibrary : nullptr;
 }
 
 void* hook_of_proc_address(const char* symbol, int version, unsigned long long flags, void* real) {
@@ -196,33 +168,6 @@ void* hook_of_proc_address(const char* symbol, int version, unsigned long long f
     }
   }
   return best != nullptr ? best->ours : real;
-}
-
-namespace {
-
-template <typename F>
-F cached(F& where, const char* name) {
-  F found = __atomic_load_n(&where, __ATOMIC_RELAXED);
-  if (found != nullptr) return found;
-  found = reinterpret_cast<F>(libc_symbol(name));
-  __atomic_store_n(&where, found, __ATOMIC_RELAXED);
-  return found;
-}
-
-DlsymFunction dlsym_function = nullptr;
-DlvsymFunction dlvsym_function = nullptr;
-DlopenFunction dlopen_function = nullptr;
-
-}  // namespace
-
-DlsymFunction real_dlsym() {
-  return cached(dlsym_function, "dlsym");
-}
-DlvsymFunction real_dlvsym() {
-  return cached(dlvsym_function, "dlvsym");
-}
-DlopenFunction real_dlopen() {
-  return cached(dlopen_function, "dlopen");
 }
 
 }  // namespace heddle::guard

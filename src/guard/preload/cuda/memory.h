@@ -1,8 +1,8 @@
 // What the memory hooks share.
 #pragma once
 
-#include "guard/preload/driver.h"
-#include "guard/preload/state.h"
+#include "guard/preload/cuda/driver.h"
+#include "guard/preload/cuda/process.h"
 
 #define HEDDLE_EXPORT __attribute__((visibility("default")))
 

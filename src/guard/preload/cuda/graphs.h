@@ -1,8 +1,8 @@
 // Executable graphs: what their nodes allocate, and on which devices they run.
 #pragma once
 
-#include "guard/preload/driver.h"
-#include "guard/preload/state.h"
+#include "guard/preload/cuda/driver.h"
+#include "guard/preload/cuda/process.h"
 
 namespace heddle::guard {
 

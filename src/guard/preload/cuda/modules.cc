@@ -1,8 +1,8 @@
 // What loads code onto a device, and the sizes that a context keeps for kernels. The driver alone knows what these
 // take, so it is measured behind the call (residual.h) and a load that passes the limit is undone.
-#include "guard/preload/memory.h"
-#include "guard/preload/pools.h"
-#include "guard/preload/residual.h"
+#include "guard/preload/cuda/memory.h"
+#include "guard/preload/cuda/pools.h"
+#include "guard/preload/cuda/residual.h"
 
 namespace heddle::guard {
 namespace {

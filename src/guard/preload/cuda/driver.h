@@ -5,7 +5,8 @@
 // then.
 #pragma once
 
-#include "guard/preload/hooks.h"
+#include "guard/preload/cuda/hooks.h"
+#include "guard/preload/libc.h"
 
 namespace heddle::guard {
 
@@ -28,23 +29,8 @@ const NvmlFunctions& nvml();
 bool cuda_loaded();
 bool nvml_loaded();
 
-// Our function of this exported name; null when it is not one of ours. `cuda_name`: true for the CUDA driver's, false
-// for NVML's.
-void* hook_of_name(const char* name, bool* cuda_name);
-
-// True when the limits forbid what this guard does not know and the name is such an entry point of the CUDA driver.
-bool is_refused_name(const char* name);
-
 // What a program that asked cuGetProcAddress for (symbol, version, flags) and would get `real` shall get. Null:
 // nothing, because the limits forbid what is not known.
 void* hook_of_proc_address(const char* symbol, int version, unsigned long long flags, void* real);
-
-// The C library's own functions, found without calling it.
-using DlsymFunction = void* (*)(void*, const char*);
-using DlvsymFunction = void* (*)(void*, const char*, const char*);
-DlsymFunction real_dlsym();
-DlvsymFunction real_dlvsym();
-using DlopenFunction = void* (*)(const char*, int);
-DlopenFunction real_dlopen();
 
 }  // namespace heddle::guard

@@ -7,7 +7,7 @@
 // measured here.
 #pragma once
 
-#include "guard/preload/memory.h"
+#include "guard/preload/cuda/memory.h"
 
 namespace heddle::guard {
 

@@ -1,10 +1,10 @@
 // Contexts: what the driver takes for one is charged on its device, on every device. The amount is what the limits say
 // or what the first process could measure; a context that is gone gives back its own charge and that of all it owned.
+#include "guard/preload/cuda/measure.h"
+#include "guard/preload/cuda/memory.h"
+#include "guard/preload/cuda/pools.h"
+#include "guard/preload/cuda/residual.h"
 #include "guard/preload/launch.h"
-#include "guard/preload/measure.h"
-#include "guard/preload/memory.h"
-#include "guard/preload/pools.h"
-#include "guard/preload/residual.h"
 
 namespace heddle::guard {
 namespace {
@@ -36,7 +36,7 @@ CUresult retain_primary(CUcontext* context, CUdevice device) {
   const int rule = rule_of(device);
   if (refused(rule)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!accounted(rule)) return real(context, device);
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const Lock lock(own.context_lock);
   if (own.primary_charged[rule] != 0) return real(context, device);
   uint64_t pages = overhead_pages(rule);
@@ -59,7 +59,7 @@ template <typename Call>
 CUresult release_primary(CUdevice device, Call call) {
   const int rule = rule_of(device);
   if (!accounted(rule)) return call();
-  Process& own = process();
+  CudaProcess& own = cuda_process();
   const Lock lock(own.context_lock);
   const uint64_t context = own.primary_context[rule];
   if (own.primary_charged[rule] != 0) before_context_ends(context);

@@ -1,9 +1,9 @@
 // The launch families. Without a compute limit a launch costs one counter.
-#include "guard/preload/graphs.h"
+#include "guard/preload/cuda/graphs.h"
+#include "guard/preload/cuda/memory.h"
+#include "guard/preload/cuda/pools.h"
+#include "guard/preload/cuda/stream_context.h"
 #include "guard/preload/launch.h"
-#include "guard/preload/memory.h"
-#include "guard/preload/pools.h"
-#include "guard/preload/stream_context.h"
 
 namespace heddle::guard {
 namespace {

@@ -1,6 +1,6 @@
 // Arrays and mipmapped arrays: what one takes is asked of the driver, by making it first without memory behind it.
-#include "guard/preload/memory.h"
-#include "guard/preload/residual.h"
+#include "guard/preload/cuda/memory.h"
+#include "guard/preload/cuda/residual.h"
 
 namespace heddle::guard {
 namespace {

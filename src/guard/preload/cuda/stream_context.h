@@ -2,7 +2,7 @@
 // its own context.
 #pragma once
 
-#include "guard/preload/driver.h"
+#include "guard/preload/cuda/driver.h"
 
 namespace heddle::guard {
 

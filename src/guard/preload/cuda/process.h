@@ -1,0 +1,71 @@
+// What holds for this process of CUDA: the core's part, and pools, graphs, contexts and the vendor's account of it.
+#pragma once
+
+#include "guard/preload/cuda/hooks.h"
+#include "guard/preload/state.h"
+
+namespace heddle::guard {
+
+// A stream-ordered pool that allocations came from: charged by what it has reserved, not by what is in use of it.
+struct Pool {
+  CUmemoryPool handle;  // null: the entry is free
+  int rule;
+  uint64_t pages;  // charged
+};
+inline constexpr uint32_t kMaxPools = 256;
+
+struct NvmlAccount {
+  decltype(&::nvmlInit_v2) init;
+  decltype(&::nvmlShutdown) shutdown;
+  decltype(&::nvmlDeviceGetCount_v2) count;
+  decltype(&::nvmlDeviceGetHandleByIndex_v2) device;
+  decltype(&::nvmlDeviceGetUUID) uuid;
+  decltype(&::nvmlDeviceGetComputeRunningProcesses_v3) processes;
+};
+
+// The vendor's account of this process, and what was charged because of it (residual.h). Pages.
+struct Account {
+  pthread_mutex_t lock;
+  int32_t state;  // 0: not opened yet; 1: open; -1: there is none
+  NvmlAccount nvml;
+  nvmlDevice_t devices[HEDDLE_GUARD_MAX_DEVICES];
+  uint64_t residual[HEDDLE_GUARD_MAX_DEVICES];
+  uint32_t keeps;  // exported memory was kept charged
+  int64_t measured_ns[HEDDLE_GUARD_MAX_DEVICES];
+};
+
+struct CudaProcess : Process {
+  uint64_t freed_in_order;     // how many were, ever
+  uint32_t waiting_for_order;  // how many are not yet given back
+  pthread_mutex_t pool_lock;
+  Pool pools[kMaxPools];
+  uint32_t pool_count;
+  uint32_t pools_charged;      // a hint: some pool holds a charge
+  uint32_t graph_memory_seen;  // a graph with allocation nodes was made
+  uint32_t graphs_seen;        // some executable graph allocates, or runs on several devices
+  pthread_mutex_t graph_lock;
+  Table graphs;  // what executable graphs allocate and where they run
+  uint64_t graph_pages[HEDDLE_GUARD_MAX_DEVICES];
+  pthread_mutex_t context_lock;
+  uint64_t primary_pages[HEDDLE_GUARD_MAX_DEVICES];
+  uint32_t primary_charged[HEDDLE_GUARD_MAX_DEVICES];
+  uint64_t primary_context[HEDDLE_GUARD_MAX_DEVICES];
+  uint64_t block_bytes[HEDDLE_GUARD_MAX_DEVICES];
+  Account account;
+};
+
+inline CudaProcess& cuda_process() {
+  return static_cast<CudaProcess&>(process());
+}
+
+// The rule of a CUDA device, of the current context's device, and of a device known by its UUID text.
+int rule_of(CUdevice device);
+int current_rule();
+int rule_of_uuid(const char* text);
+// Some CUDA ordinal of the current context; -1 without one.
+CUdevice current_device();
+
+// The answer of a hook whose real function the driver does not have.
+inline constexpr CUresult kNoSuchFunction = CUDA_ERROR_NOT_SUPPORTED;
+
+}  // namespace heddle::guard

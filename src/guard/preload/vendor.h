@@ -1,0 +1,33 @@
+// What the core asks of the table of a vendor. A guard library is the core and one such table: a folder beside this
+// file that defines these and the interposers.
+#pragma once
+
+#include "guard/preload/state.h"
+
+namespace heddle::guard::vendor {
+
+// Bytes of the table's own Process, which begins with the core's and whose initial state is zero; and one for a process
+// to work with when the kernel has no memory left.
+size_t process_bytes();
+Process& spare_process();
+
+// The 16 bytes by which rule_of_identity() finds a device of the limits. False: not the text of a device of the vendor.
+bool parse_identity(const char* text, unsigned char (&identity)[16]);
+
+// Brings charges down to what the driver still holds. True: some became smaller.
+bool reclaim();
+
+// A library of the vendor whose functions the table interposes.
+struct Library {
+  const char* soname;  // its prefix
+  bool (*loaded)();    // the real functions were found
+};
+
+// Our function of this exported name and whose it is; null when it is not one of ours.
+void* hook_of_name(const char* name, const Library** library);
+
+// True when the limits forbid what this guard does not know and the name is such an entry point of `library`; null: not
+// a name of the vendor's.
+const Library* refused_name(const char* name);
+
+}  // namespace heddle::guard::vendor
