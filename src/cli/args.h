@@ -119,6 +119,8 @@ struct GuardProbeArgs {
 };
 
 struct SimulateArgs {
+  std::string fleet_file;  // with workloads_file; else nodes_file and pods_file
+  std::string workloads_file;
   std::string nodes_file;
   std::string pods_file;
   placement::PolicyName policy = placement::PolicyName::kHeddle;

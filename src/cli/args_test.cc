@@ -74,7 +74,20 @@ TEST(Args, SimulateTakesATraceAndAPolicy) {
     EXPECT_EQ(message.exit_code, 1) << flag << value;
     EXPECT_THAT(message.text, HasSubstr(flag));
   }
-  EXPECT_THAT(refused({"simulate", "--nodes", "n"}).text, HasSubstr("--pods"));
+  EXPECT_THAT(refused({"simulate", "--nodes", "n"}).text, HasSubstr("--pods is missing"));
+  EXPECT_THAT(refused({"simulate", "--pods", "n"}).text, HasSubstr("--nodes is missing"));
+}
+
+TEST(Args, SimulateTakesAFleetAndItsWorkloads) {
+  const auto args = parsed<SimulateArgs>({"simulate", "--fleet", "f", "--workloads", "w", "--seed", "7"});
+  EXPECT_EQ(args.fleet_file, "f");
+  EXPECT_EQ(args.workloads_file, "w");
+  EXPECT_EQ(args.seed, 7U);
+  EXPECT_THAT(refused({"simulate", "--fleet", "f"}).text, HasSubstr("--workloads is missing"));
+  EXPECT_THAT(refused({"simulate", "--workloads", "w"}).text, HasSubstr("--fleet is missing"));
+  EXPECT_THAT(refused({"simulate"}).text, HasSubstr("--fleet and --workloads, or --nodes and --pods"));
+  EXPECT_THAT(refused({"simulate", "--fleet", "f", "--workloads", "w", "--pods", "p"}).text,
+              HasSubstr("leave --nodes, --pods and --load out"));
 }
 
 TEST(Args, CatalogTakesAnAction) {

@@ -5,8 +5,11 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "cli/simulation_text.h"
 #include "cli/verbs.h"
+#include "cli/yaml_json.h"
 #include "placement/replay.h"
+#include "simulation/simulation.h"
 
 namespace heddle::cli {
 namespace {
@@ -51,9 +54,35 @@ const char* policy_name(placement::PolicyName policy) {
   return "";
 }
 
+// A scenario's file, JSON or YAML, as one JSON text.
+Result<simulation::NamedJson> read_scenario(const std::string& file) {
+  HEDDLE_TRY(std::string text, read_input(file));
+  auto documents = yaml_to_json(text);
+  if (!documents) return fail(documents.error().code, documents.error().text(), file);
+  if (documents->size() != 1) return fail(Code::kInvalidArgument, "is not one document: write a single one", file);
+  return simulation::NamedJson{file, std::move(documents->front())};
+}
+
+Result<simulation::SimulationResult> run_scenario(const SimulateArgs& args) {
+  HEDDLE_TRY(const auto fleet_text, read_scenario(args.fleet_file));
+  HEDDLE_TRY(const auto fleet, simulation::read_fleet(fleet_text));
+  HEDDLE_TRY(const auto workloads_text, read_scenario(args.workloads_file));
+  HEDDLE_TRY(const auto workloads, simulation::read_workloads(workloads_text, args.seed));
+  return simulation::simulate(fleet, workloads, args.seed, SystemClock());
+}
+
+int simulate_fleet(const SimulateArgs& args) {
+  const auto result = run_scenario(args);
+  if (!result) return report_one_line(result.error());
+  fmt::print("{}", args.output == Output::kJson ? simulation_json(*result, args.seed)
+                                                : simulation_table(*result, args.seed, 0));
+  return 0;
+}
+
 }  // namespace
 
 int simulate(const SimulateArgs& args) {
+  if (!args.fleet_file.empty()) return simulate_fleet(args);
   const auto outcome = replay(args);
   if (!outcome) return report_one_line(outcome.error());
   const placement::ReplayResult& result = outcome->result;

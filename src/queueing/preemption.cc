@@ -51,7 +51,7 @@ class Preemptions::Candidates {
     for (const auto& [queue, order] : all_.by_queue_) {
       const bool own = queue == preemptor_.queue;
       if (second ? !own : (!own && !entitled_ && !queue.empty())) continue;
-      if (!second && !queue.empty() && all_.queues_.usage(queue) == all_.queues_.entitled_usage(queue)) continue;
+      if (!second && !queue.empty() && all_.queues_.borrowers(queue) == 0) continue;
       if (!order.empty()) heads_.push_back({order.begin(), order.end()});
     }
   }

@@ -10,7 +10,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::UnorderedElementsAre;
 
 constexpr int64_t kCard = 1000;
 
@@ -130,6 +129,20 @@ TEST_F(PreemptionTest, WithinAQueuePriorityDecides) {
   queues_->start("p", now());
   EXPECT_EQ(queues_->pass(now()).next()->id, "low");
   EXPECT_THAT(queues_->violations(), ElementsAre());
+}
+
+TEST_F(PreemptionTest, PriorityDecidesAboutWhatNoMeterCounts) {
+  Config config;
+  config.queues = {{.name = "root", .parent = "", .weight = 1, .quotas = {}},
+                   {.name = "a", .parent = "root", .weight = 1, .quotas = {}}};
+  queues_.emplace(Queues::make(std::move(config)).value());
+  preemptions_.emplace(*queues_);
+  run("low", "a", 2, "n1", 1);
+  wait("high", "a", 1, 5);
+  Cards cards({{"n1", 0}}, 1);
+  const auto answer = preemptions_->plan("high", now(), cards);
+  ASSERT_TRUE(answer.eviction.has_value()) << answer.reason->message;
+  EXPECT_THAT(answer.eviction->victims, ElementsAre("low"));
 }
 
 TEST_F(PreemptionTest, PodsWithoutAcceleratorsCanBeInTheWay) {
@@ -267,6 +280,7 @@ TEST(PreemptionPropertyTest, PlansAreEnoughAndMinimal) {
     const bool entitled = queues.would_be_entitled("p", answer.eviction->victims);
     const auto enough = [&](const std::vector<std::string>& ids) {
       std::vector<const Victim*> gone;
+      gone.reserve(ids.size());
       for (const std::string& id : ids) gone.push_back(&victims.at(id));
       return oracle.fits(answer.eviction->site, gone) && !queues.refusal_without("p", ids, at(3)) &&
              queues.would_be_entitled("p", ids) == entitled;

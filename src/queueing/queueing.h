@@ -192,6 +192,8 @@ class Queues {
   [[nodiscard]] Amounts entitled_usage(const std::string& queue) const;
   // Of a leaf: what runs or is held.
   [[nodiscard]] size_t active(const std::string& queue) const;
+  // Of those, what is not entitled; also what no meter counts.
+  [[nodiscard]] size_t borrowers(const std::string& queue) const;
   [[nodiscard]] const Workload* workload(const std::string& id) const;
   [[nodiscard]] const Amounts* demand(const std::string& id) const;
   [[nodiscard]] std::map<std::string, PastUsage> past(Time now) const;

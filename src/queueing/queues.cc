@@ -86,6 +86,7 @@ bool Queues::Impl::within_guarantee(const Entry& entry, const Amounts& entitled)
 void Queues::Impl::mark(Entry& entry) {
   if (!fits_guarantee(entry)) return;
   entry.entitled = true;
+  ++queues[entry.leaf].own;
   add(queues[entry.leaf].entitled, entry.demand);
 }
 
@@ -120,7 +121,9 @@ void Queues::Impl::activate(Entry& entry, Phase phase) {
 void Queues::Impl::discharge(Entry& entry) {
   charge(entry, -1);
   queues[entry.leaf].active.erase(entry.order);
-  if (std::exchange(entry.entitled, false)) subtract(queues[entry.leaf].entitled, entry.demand);
+  if (!std::exchange(entry.entitled, false)) return;
+  --queues[entry.leaf].own;
+  subtract(queues[entry.leaf].entitled, entry.demand);
 }
 
 void Queues::Impl::deactivate(Entry& entry) {
@@ -326,6 +329,13 @@ Amounts Queues::entitled_usage(const std::string& queue) const {
 size_t Queues::active(const std::string& queue) const {
   const auto found = impl_->by_name.find(queue);
   return found == impl_->by_name.end() ? 0 : impl_->queues[found->second].active.size();
+}
+
+size_t Queues::borrowers(const std::string& queue) const {
+  const auto found = impl_->by_name.find(queue);
+  if (found == impl_->by_name.end()) return 0;
+  const Queue& leaf = impl_->queues[found->second];
+  return leaf.active.size() - leaf.own;
 }
 
 const Amounts* Queues::demand(const std::string& id) const {

@@ -54,6 +54,7 @@ struct Queue {
   int64_t past = 0;            // decayed to Impl::now
   std::set<LeafOrder> waiting;
   std::map<uint64_t, std::string> active;  // leaves: running and held, by order of start
+  size_t own = 0;                          // of active, the entitled
 
   [[nodiscard]] bool leaf() const { return children.empty(); }
 };

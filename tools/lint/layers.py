@@ -5,7 +5,7 @@ import pathlib
 import re
 import sys
 
-CORE = ["base", "model", "catalog", "cel", "allocator", "placement", "queueing", "engine", "codec", "dialects", "classes"]
+CORE = ["base", "model", "catalog", "cel", "allocator", "placement", "queueing", "engine", "simulation", "codec", "dialects", "classes"]
 # Folder -> what it may include besides itself.
 ALLOWED = {
     "base": [],
@@ -17,6 +17,7 @@ ALLOWED = {
     "placement": ["base", "model", "catalog", "cel", "codec", "allocator"],
     "queueing": ["base", "model", "catalog", "cel", "codec", "allocator", "placement"],
     "engine": ["base", "model", "catalog", "cel", "codec", "allocator", "placement", "queueing"],
+    "simulation": ["base", "model", "codec", "queueing", "engine"],
     "dialects": ["base", "model", "catalog", "codec"],
     "classes": ["base", "model", "catalog", "codec"],
     "guard": ["base"],
@@ -26,7 +27,7 @@ ALLOWED = {
     "controller": ["base", "model", "catalog", "cel", "codec", "kube", "allocator", "queueing", "engine", "dialects", "classes"],
     "standalone": ["base", "model", "catalog", "cel", "codec", "kube", "allocator", "queueing", "engine", "vendors", "guard", "agent"],
     "cli": ["base", "model", "catalog", "cel", "codec", "kube", "allocator", "placement", "engine", "dialects", "classes",
-            "controller", "standalone", "vendors", "guard", "agent", "queueing"],
+            "controller", "standalone", "vendors", "guard", "agent", "queueing", "simulation"],
 }
 # The core decides; it never talks to the network or a database.
 CORE_FORBIDDEN = re.compile(r"^(curl/|openssl/|grpc|sqlite3|boost/asio|boost/beast|prometheus/|sys/socket\.h)")

@@ -1,0 +1,28 @@
+// The scenario as the objects of a cluster, as agent and webhook would write them. For this folder.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "model/claim.h"
+#include "model/device.h"
+#include "model/pod.h"
+#include "simulation/scenario.h"
+
+namespace heddle::simulation {
+
+inline constexpr const char* kDriver = "accelerator.heddle.dev";
+
+model::Node node_object(const SimulatedNode& node);
+// One a vendor.
+std::vector<model::ResourceSlice> slices_of(const SimulatedNode& node);
+// Empty: the class of all devices.
+model::DeviceClass class_of(const std::string& vendor);
+std::string class_name(const std::string& vendor);
+
+// What each member asks for.
+model::ClaimSpec claim_spec(const DeviceAsk& ask);
+model::Pod pod_object(const SimulatedWorkload& workload);
+
+}  // namespace heddle::simulation

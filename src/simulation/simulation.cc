@@ -1,0 +1,595 @@
+#include "simulation/simulation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <variant>
+
+#include "base/random.h"
+#include "codec/codec.h"
+#include "engine/demand.h"
+#include "engine/eviction.h"
+#include "engine/gang.h"
+#include "queueing/preemption.h"
+#include "simulation/objects.h"
+#include "simulation/tally.h"
+
+namespace heddle::simulation {
+namespace {
+
+using engine::Reason;
+using queueing::Phase;
+
+constexpr int64_t kMostEvents = 50'000'000;
+constexpr int64_t kLastNanos = int64_t{1} << 62;
+constexpr int kMostKinds = 4;  // other kinds of devices that are tried when quota refuses one
+
+// One member that runs.
+struct Granted {
+  std::string node;
+  model::ResourceClaim claim;  // its uid is that of the pod, too
+};
+
+struct Unit {
+  const SimulatedWorkload* workload = nullptr;
+  model::Pod pod;
+  model::ClaimSpec spec;
+  std::string shape;  // equal texts get equal answers of the engine
+  std::vector<queueing::Portion> asked;
+
+  std::vector<Granted> granted;
+  std::vector<queueing::Portion> holds;
+  Time started;
+  int64_t run = 0;  // counts starts, so that the end of an earlier run is known
+  bool ever_started = false;
+  bool finished = false;
+  bool hopeless = false;    // fits on no node, even an empty one
+  uint64_t refused_at = 0;  // Simulation::version_ of the last "no"
+  uint64_t planned_at = 0;
+  std::vector<Reason> reasons;
+
+  [[nodiscard]] bool single() const { return workload->members == 1; }
+};
+
+// Where members would go.
+struct Spots {
+  std::vector<engine::Assigned> members;
+};
+struct Refusal {
+  std::vector<Reason> reasons;
+  bool hopeless = false;
+};
+using Answer = std::variant<Spots, Refusal>;
+
+enum class EventKind { kEnd, kGone, kArrival };
+struct Event {
+  Time at;
+  EventKind kind = EventKind::kArrival;  // what ends makes room for what comes
+  int64_t number = 0;
+  std::string unit;
+  int64_t run = 0;
+  friend bool operator<(const Event& a, const Event& b) {
+    return std::tie(a.at, a.kind, a.number) < std::tie(b.at, b.kind, b.number);
+  }
+};
+
+struct Hold {
+  std::set<std::string> nodes;
+  bool ready = false;
+};
+
+int64_t milli_of(const std::vector<queueing::Portion>& portions) {
+  int64_t sum = 0;
+  for (const queueing::Portion& portion : portions) sum += portion.milli_devices;
+  return sum;
+}
+
+class Simulation {
+ public:
+  Simulation(const SimulatedFleet& fleet, uint64_t seed, const Clock& stopwatch, const Observer& observer)
+      : fleet_(fleet), random_(seed), stopwatch_(stopwatch), observer_(observer) {}
+
+  Result<SimulationResult> run(const std::vector<SimulatedWorkload>& workloads) {
+    HEDDLE_CHECK_OK(build(workloads));
+    int64_t left = kMostEvents;
+    while (!events_.empty()) {
+      const Time now = events_.begin()->at;
+      if (now.unix_nanos > kLastNanos) return fail(Code::kExhausted, "more than a hundred years are simulated");
+      tally_->advance(now);
+      while (!events_.empty() && events_.begin()->at == now) {
+        if (--left == 0) return fail(Code::kExhausted, "more than fifty million events are simulated");
+        const Event event = *events_.begin();
+        events_.erase(events_.begin());
+        HEDDLE_CHECK_OK(happen(event));
+      }
+      const int64_t begin = stopwatch_.monotonic_nanos();
+      HEDDLE_CHECK_OK(decide(now));
+      nanos_ += stopwatch_.monotonic_nanos() - begin;
+      if (observer_) observer_(state_, now);
+    }
+    return finish();
+  }
+
+ private:
+  // --- the world ---
+
+  Result<void> build(const std::vector<SimulatedWorkload>& workloads) {
+    std::set<std::string> vendors = {""};
+    for (const SimulatedNode& node : fleet_.nodes) {
+      state_.upsert_node(node_object(node));
+      for (model::ResourceSlice& slice : slices_of(node)) state_.upsert_slice(std::move(slice));
+      for (const DeviceGroup& group : node.devices) vendors.insert(group.vendor);
+    }
+    for (const SimulatedWorkload& workload : workloads) vendors.insert(workload.ask.vendor);
+    for (const std::string& vendor : vendors) state_.upsert_class(class_of(vendor));
+    parts_ = engine::fleet_of(state_);
+    tally_.emplace(parts_);
+    for (const engine::QueueObject& queue : fleet_.queues) table_.upsert(queue);
+    table_.settle();
+    for (const auto& [name, object] : table_.queues()) {
+      if (const auto* fault = table_.fault_of_queue(name)) {
+        return fail(Code::kInvalidArgument, fault->text(), "queue " + name);
+      }
+    }
+    queueing::Config config =
+        table_.config([&](const std::string& device_class) { return engine::fleet_of(state_, device_class); });
+    config.patience = fleet_.patience;
+    config.half_life = fleet_.half_life;
+    HEDDLE_TRY(auto queues, queueing::Queues::make(std::move(config)));
+    queues_.emplace(std::move(queues));
+    preemptions_.emplace(*queues_);
+    arrivals_left_ = static_cast<int64_t>(workloads.size());
+    for (const SimulatedWorkload& workload : workloads) HEDDLE_CHECK_OK(add(workload));
+    return {};
+  }
+
+  Result<void> add(const SimulatedWorkload& workload) {
+    Unit unit;
+    unit.workload = &workload;
+    unit.pod = pod_object(workload);
+    unit.spec = claim_spec(workload.ask);
+    const std::string queue = queue_of(workload);
+    if (!table_.leaf(queue)) {
+      return fail(Code::kInvalidArgument,
+                  table_.queues().contains(queue) ? "has queues below it: name one of those"
+                                                  : "is not among the fleet's queues: add it there, or leave it out",
+                  fmt::format("workload {}: queue {}", workload.name, queue));
+    }
+    HEDDLE_TRY(const auto member, engine::asked(state_, {workload.name, workload.name, unit.spec}));
+    for (int64_t i = 0; i < workload.members; ++i) unit.asked.insert(unit.asked.end(), member.begin(), member.end());
+    for (queueing::Portion& portion : unit.asked) table_.fill_boxes(portion);
+    unit.shape =
+        fmt::format("{}\n{}\n{} {}\n{}\n{}", engine::fit_signature(unit.pod), codec::claim_spec_json(unit.spec),
+                    workload.members, workload.minimum, workload.required, workload.preferred);
+    push(Time{} + workload.arrival, EventKind::kArrival, workload.name, 0);
+    units_.emplace(workload.name, std::move(unit));
+    return {};
+  }
+
+  static std::string queue_of(const SimulatedWorkload& workload) {
+    return workload.queue.empty() ? std::string(engine::kUnassignedQueue) : workload.queue;
+  }
+
+  void push(Time at, EventKind kind, const std::string& unit, int64_t run) {
+    events_.insert({at, kind, ++events_made_, unit, run});
+  }
+
+  // --- what happens ---
+
+  Result<void> happen(const Event& event) {
+    Unit& unit = units_.at(event.unit);
+    if (event.kind == EventKind::kArrival) return arrive(unit, event.at);
+    if (event.run != unit.run || unit.granted.empty()) return {};  // of an earlier run, or it has ended by itself
+    const std::string queue = queue_of(*unit.workload);
+    if (event.kind == EventKind::kGone) {
+      tally_->evicted(queue, event.at - unit.started, milli_of(unit.holds));
+    } else {
+      unit.finished = true;
+      ++finished_;
+    }
+    release(unit, event.at);
+    if (unit.finished) queues_->remove(event.unit, event.at);
+    ++version_;
+    return {};
+  }
+
+  Result<void> arrive(Unit& unit, Time now) {
+    const SimulatedWorkload& workload = *unit.workload;
+    if (--arrivals_left_ == 0) tally_->all_have_come();
+    tally_->came(queue_of(workload));
+    queueing::Workload asked;
+    asked.id = workload.name;
+    asked.queue = queue_of(workload);
+    asked.priority = workload.priority;
+    asked.submitted = now;
+    asked.portions = unit.asked;
+    asked.runtime = workload.duration;
+    return queues_->submit(std::move(asked), now);
+  }
+
+  // Its devices are free again, and those that wait for it may start.
+  void release(Unit& unit, Time now) {
+    const std::string& id = unit.workload->name;
+    remove(unit);
+    tally_->give_back(queue_of(*unit.workload), unit.holds);
+    unit.granted.clear();
+    unit.holds.clear();
+    holdings_.erase(id);
+    for (const std::string& preemptor : preemptions_->gone(id, now)) {
+      if (const auto hold = holds_.find(preemptor); hold != holds_.end()) hold->second.ready = true;
+    }
+    preemptions_->remove(id);
+  }
+
+  void remove(const Unit& unit) {
+    for (const Granted& member : unit.granted) {
+      state_.remove_claim(member.claim.meta.uid);
+      state_.remove_pod_usage(member.claim.meta.uid);
+    }
+  }
+
+  void put(const Unit& unit) {
+    const auto usage = model::effective_requests(unit.pod);
+    for (const Granted& member : unit.granted) {
+      state_.upsert_claim(member.claim);
+      state_.upsert_pod_usage(member.claim.meta.uid, member.node, usage);
+    }
+  }
+
+  // --- decisions ---
+
+  Result<void> decide(Time now) {
+    HEDDLE_CHECK_OK(place_held(now));
+    std::vector<std::string> without_room;
+    std::set<std::string> offered;
+    {
+      queueing::Queues::Pass pass = queues_->pass(now);
+      while (const auto offer = pass.next()) {
+        offered.insert(offer->id);
+        Unit& unit = units_.at(offer->id);
+        if (unit.refused_at != version_) HEDDLE_CHECK_OK(try_start(unit, now));
+        if (queues_->phase(offer->id) != Phase::kWaiting || unit.hopeless) continue;
+        pass.refused(std::nullopt);
+        without_room.push_back(offer->id);
+      }
+    }
+    note_not_offered(offered, without_room, now);
+    return plan_evictions(without_room, now);
+  }
+
+  // Those for which all victims have gone, where room was made.
+  Result<void> place_held(Time now) {
+    std::vector<std::string> ready;
+    for (const auto& [id, hold] : holds_) {
+      if (hold.ready) ready.push_back(id);
+    }
+    for (const std::string& id : ready) {
+      Unit& unit = units_.at(id);
+      HEDDLE_CHECK_OK(try_start(unit, now));
+      if (queues_->phase(id) == Phase::kHeld) queues_->requeue(id, now);
+      if (holds_.erase(id) > 0) ++version_;
+    }
+    return {};
+  }
+
+  void note_not_offered(const std::set<std::string>& offered, std::vector<std::string>& without_room, Time now) {
+    for (const std::string& queue : leaves()) {
+      for (const std::string& id : queues_->waiting(queue, now)) {
+        if (offered.contains(id)) continue;
+        auto reason = queues_->refusal(id, now);
+        if (!reason) {
+          units_.at(id).reasons = {{"Behind", "older work that has waited too long is to start first"}};
+          continue;
+        }
+        units_.at(id).reasons = {{reason->code, std::move(reason->message)}};
+        without_room.push_back(id);
+      }
+    }
+  }
+
+  [[nodiscard]] std::vector<std::string> leaves() const {
+    std::vector<std::string> out = {engine::kUnassignedQueue};
+    for (const auto& [name, spec] : table_.in_force()) {
+      if (table_.leaf(name)) out.push_back(name);
+    }
+    return out;
+  }
+
+  // Starts it when it has room and quota lets it; else its reasons say why not.
+  Result<void> try_start(Unit& unit, Time now) {
+    const std::string& id = unit.workload->name;
+    if (queues_->phase(id) == Phase::kHeld) queues_->requeue(id, now);
+    std::set<std::string> closed;
+    for (const auto& [other, hold] : holds_) {
+      if (other != id) closed.insert(hold.nodes.begin(), hold.nodes.end());
+    }
+    for (int kinds = 0; kinds <= kMostKinds; ++kinds) {
+      HEDDLE_TRY(const Answer answer, kinds == 0 ? ask_known(unit, closed) : ask(unit, closed));
+      const auto* spots = std::get_if<Spots>(&answer);
+      if (spots == nullptr) {
+        const auto& no = std::get<Refusal>(answer);
+        if (kinds == 0) unit.hopeless = no.hopeless;
+        if (kinds == 0) unit.reasons = no.reasons;
+        break;
+      }
+      auto over = take(unit, *spots, now);
+      if (!over) return {};
+      unit.reasons = {std::move(*over)};
+      if (!avoid_kinds(unit, *spots, closed)) break;
+    }
+    unit.refused_at = version_;
+    return {};
+  }
+
+  // A "no" holds for all that ask the same until something ends.
+  Result<Answer> ask_known(const Unit& unit, const std::set<std::string>& closed) {
+    std::string key = unit.shape;
+    for (const std::string& node : closed) key += "\n" + node;
+    const auto known = refusals_.find(key);
+    if (known != refusals_.end() && known->second.first == version_) return Answer(known->second.second);
+    HEDDLE_TRY(Answer answer, ask(unit, closed));
+    if (const auto* no = std::get_if<Refusal>(&answer)) refusals_[key] = {version_, *no};
+    return answer;
+  }
+
+  [[nodiscard]] static engine::PlacementRequest request_of(const Unit& unit, int64_t member,
+                                                           const std::set<std::string>& closed) {
+    engine::PlacementRequest request;
+    request.pod = &unit.pod;
+    const std::string key = fmt::format("default/{}-{}", unit.workload->name, member);
+    request.claims.push_back({key, key, unit.spec});
+    request.held_nodes = closed;
+    return request;
+  }
+
+  [[nodiscard]] static engine::GangRequest gang_of(const Unit& unit, const std::set<std::string>& closed) {
+    engine::GangRequest gang;
+    gang.name = unit.workload->name;
+    gang.minimum = unit.workload->minimum;
+    gang.required = unit.workload->required;
+    gang.preferred = unit.workload->preferred;
+    for (int64_t i = 0; i < unit.workload->members; ++i) {
+      gang.members.push_back({request_of(unit, i, closed), unit.shape});
+    }
+    return gang;
+  }
+
+  static Answer refusal_of(std::vector<Reason> reasons, bool hopeless) { return Refusal{std::move(reasons), hopeless}; }
+
+  Result<Answer> ask(const Unit& unit, const std::set<std::string>& closed) {
+    ++decisions_;
+    if (unit.single() && unit.workload->required.empty()) {
+      auto outcome = state_.place(request_of(unit, 0, closed), random_);
+      if (!outcome) return unclear(outcome.error());
+      if (auto* assigned = std::get_if<engine::Assigned>(&*outcome)) return Answer(Spots{{std::move(*assigned)}});
+      if (const auto* waits = std::get_if<engine::Waiting>(&*outcome)) return refusal_of(waits->reasons, false);
+      return refusal_of(std::get<engine::Infeasible>(*outcome).reasons, true);
+    }
+    auto outcome = engine::place_gang(state_, engine::default_topology(), gang_of(unit, closed), random_);
+    if (!outcome) return unclear(outcome.error());
+    if (auto* assigned = std::get_if<engine::GangAssigned>(&*outcome)) {
+      Spots spots;
+      for (auto& member : assigned->members) {
+        if (member) spots.members.push_back(std::move(*member));
+      }
+      return Answer(std::move(spots));
+    }
+    if (const auto* waits = std::get_if<engine::Waiting>(&*outcome)) return refusal_of(waits->reasons, false);
+    return refusal_of(std::get<engine::Infeasible>(*outcome).reasons, true);
+  }
+
+  // A search that was given up is neither yes nor no.
+  static Result<Answer> unclear(const Error& error) {
+    if (error.code == Code::kExhausted) return refusal_of({{"SearchLimit", error.text()}}, false);
+    return tl::unexpected<Error>(error);
+  }
+
+  // Nothing: it runs. Else what quota says to these devices.
+  std::optional<Reason> take(Unit& unit, const Spots& spots, Time now) {
+    const SimulatedWorkload& workload = *unit.workload;
+    const std::string& id = workload.name;
+    std::vector<queueing::Portion> portions;
+    for (const engine::Assigned& member : spots.members) {
+      for (queueing::Portion& portion : engine::granted(state_, unit.spec, member.allocations.front())) {
+        table_.fill_boxes(portion);
+        portions.push_back(std::move(portion));
+      }
+    }
+    queues_->restate(id, portions);
+    if (auto reason = queues_->refusal(id, now)) {
+      queues_->restate(id, unit.asked);
+      return Reason{reason->code, std::move(reason->message)};
+    }
+    queues_->start(id, now);
+    if (holds_.erase(id) > 0) ++version_;  // its nodes are open to others
+    commit(unit, spots);
+    unit.holds = std::move(portions);
+    unit.started = now;
+    ++unit.run;
+    unit.reasons.clear();
+    tally_->take(queue_of(workload), unit.holds);
+    if (!unit.ever_started) tally_->started(queue_of(workload), now - (Time{} + workload.arrival), !unit.single());
+    started_ += unit.ever_started ? 0 : 1;
+    unit.ever_started = true;
+    push(now + workload.duration, EventKind::kEnd, id, unit.run);
+    note_victim(unit);
+    return std::nullopt;
+  }
+
+  void commit(Unit& unit, const Spots& spots) {
+    for (size_t i = 0; i < spots.members.size(); ++i) {
+      const engine::Assigned& member = spots.members[i];
+      model::ResourceClaim claim;
+      claim.meta.name_space = "default";
+      claim.meta.name = fmt::format("{}-{}", unit.workload->name, i);
+      claim.meta.uid = claim.meta.name;
+      claim.spec = unit.spec;
+      claim.allocation = member.allocations.front();
+      claim.reserved_for.push_back({"", "pods", claim.meta.name, claim.meta.uid});
+      unit.granted.push_back({member.node, std::move(claim)});
+    }
+    put(unit);
+  }
+
+  void note_victim(const Unit& unit) {
+    const std::string& id = unit.workload->name;
+    engine::VictimHoldings& holdings = holdings_[id];
+    std::set<std::string> nodes;
+    for (const Granted& member : unit.granted) {
+      holdings.pod_uids.push_back(member.claim.meta.uid);
+      holdings.claim_uids.push_back(member.claim.meta.uid);
+      nodes.insert(member.node);
+    }
+    queueing::Victim victim;
+    victim.id = id;
+    victim.queue = queue_of(*unit.workload);
+    victim.priority = unit.workload->priority;
+    victim.started = unit.started;
+    victim.cost = milli_of(unit.holds);
+    victim.site = nodes.size() == 1 ? *nodes.begin() : std::string();
+    preemptions_->upsert(std::move(victim));
+  }
+
+  // Quota refused devices of these kinds: nodes that have some are left out. False when that cannot help.
+  bool avoid_kinds(const Unit& unit, const Spots& spots, std::set<std::string>& closed) const {
+    bool any = false;
+    for (const engine::Assigned& member : spots.members) {
+      for (const queueing::Portion& portion : engine::granted(state_, unit.spec, member.allocations.front())) {
+        for (const engine::FleetPart& part : parts_) {
+          if (part.vendor != portion.vendor || part.model != portion.model) continue;
+          any = closed.insert(part.node).second || any;
+        }
+      }
+    }
+    return any;
+  }
+
+  // --- who gives way ---
+
+  // Whether a gang has room when others have gone: they are taken out of the state for the look.
+  class GangRoom final : public queueing::FitOracle {
+   public:
+    GangRoom(Simulation& simulation, const Unit& unit, const std::set<std::string>& closed)
+        : simulation_(simulation), unit_(unit), closed_(closed) {}
+    [[nodiscard]] bool single_site() const override { return false; }
+    [[nodiscard]] bool fits(const std::string&, const std::vector<const queueing::Victim*>& gone) override {
+      std::vector<std::string> ids;
+      ids.reserve(gone.size());
+      for (const queueing::Victim* victim : gone) ids.push_back(victim->id);
+      return !nodes_without(ids).empty();
+    }
+    // Where it would be then; none: it has no room.
+    std::set<std::string> nodes_without(const std::vector<std::string>& gone) {
+      for (const std::string& id : gone) simulation_.remove(simulation_.units_.at(id));
+      const auto answer = simulation_.ask(unit_, closed_);
+      for (const std::string& id : gone) simulation_.put(simulation_.units_.at(id));
+      std::set<std::string> nodes;
+      const auto* spots = answer ? std::get_if<Spots>(&*answer) : nullptr;
+      for (size_t i = 0; spots != nullptr && i < spots->members.size(); ++i) nodes.insert(spots->members[i].node);
+      return nodes;
+    }
+
+   private:
+    Simulation& simulation_;
+    const Unit& unit_;
+    const std::set<std::string>& closed_;
+  };
+
+  Result<void> plan_evictions(const std::vector<std::string>& without_room, Time now) {
+    std::set<std::string> in_vain;  // equal units find no victims either
+    for (const std::string& id : without_room) {
+      Unit& unit = units_.at(id);
+      if (queues_->phase(id) != Phase::kWaiting || unit.planned_at == version_) continue;
+      unit.planned_at = version_;
+      const std::string like = fmt::format("{}\n{}\n{}", queue_of(*unit.workload), unit.workload->priority, unit.shape);
+      if (in_vain.contains(like)) continue;
+      HEDDLE_TRY(const bool found, plan_eviction(unit, now));
+      if (!found) in_vain.insert(like);
+    }
+    return {};
+  }
+
+  Result<bool> plan_eviction(Unit& unit, Time now) {
+    const std::string& id = unit.workload->name;
+    std::set<std::string> closed;
+    for (const auto& [other, hold] : holds_) closed.insert(hold.nodes.begin(), hold.nodes.end());
+    ++plans_;
+    Hold hold;
+    std::optional<queueing::Eviction> eviction;
+    if (unit.single() && unit.workload->required.empty()) {
+      const engine::PlacementRequest request = request_of(unit, 0, closed);
+      HEDDLE_TRY(const auto room, engine::RoomWithout::make(state_, request, holdings_));
+      eviction = preemptions_->plan(id, now, *room).eviction;
+      if (eviction) hold.nodes.insert(eviction->site);
+    } else {
+      GangRoom room(*this, unit, closed);
+      eviction = preemptions_->plan(id, now, room).eviction;
+      if (eviction) hold.nodes = room.nodes_without(eviction->victims);
+    }
+    if (!eviction) return false;
+    preemptions_->begin(*eviction, now);
+    for (const std::string& victim : eviction->victims) {
+      push(now + fleet_.grace, EventKind::kGone, victim, units_.at(victim).run);
+    }
+    unit.reasons = {{"Evicting", fmt::format("waits for {} to end", fmt::join(eviction->victims, ", "))}};
+    holds_[id] = std::move(hold);
+    return true;
+  }
+
+  // --- the end ---
+
+  Result<SimulationResult> finish() {
+    if (const auto wrong = queues_->violations(); !wrong.empty()) return fail(Code::kInternal, wrong.front());
+    if (!state_.over_commits().empty()) return fail(Code::kInternal, "a device is granted twice");
+    SimulationResult result;
+    tally_->report(result);
+    result.workloads = static_cast<int64_t>(units_.size());
+    result.started = started_;
+    result.finished = finished_;
+    result.decisions = decisions_;
+    result.plans = plans_;
+    constexpr double kNanos = 1e9;
+    result.seconds = static_cast<double>(nanos_) / kNanos;
+    for (const auto& [id, unit] : units_) {
+      if (!unit.finished) result.unplaced.push_back({id, queue_of(*unit.workload), unit.reasons});
+    }
+    return result;
+  }
+
+  const SimulatedFleet& fleet_;
+  engine::State state_;
+  engine::QueueTable table_;
+  std::vector<engine::FleetPart> parts_;
+  std::optional<queueing::Queues> queues_;
+  std::optional<queueing::Preemptions> preemptions_;
+  std::map<std::string, engine::VictimHoldings> holdings_;
+  std::map<std::string, Hold> holds_;  // by the unit that room is made for
+  std::map<std::string, Unit> units_;
+  std::map<std::string, std::pair<uint64_t, Refusal>> refusals_;  // by shape and closed nodes, with their version
+  std::set<Event> events_;
+  std::optional<Tally> tally_;
+  SeededRandom random_;
+  const Clock& stopwatch_;
+  const Observer& observer_;
+  uint64_t version_ = 1;  // raised when something could start that could not before
+  int64_t events_made_ = 0;
+  int64_t arrivals_left_ = 0;
+  int64_t decisions_ = 0;
+  int64_t plans_ = 0;
+  int64_t nanos_ = 0;
+  int64_t started_ = 0;
+  int64_t finished_ = 0;
+};
+
+}  // namespace
+
+Result<SimulationResult> simulate(const SimulatedFleet& fleet, const std::vector<SimulatedWorkload>& workloads,
+                                  uint64_t seed, const Clock& stopwatch, const Observer& observer) {
+  return Simulation(fleet, seed, stopwatch, observer).run(workloads);
+}
+
+}  // namespace heddle::simulation

@@ -1,0 +1,218 @@
+// Small worlds whose right answer is known, and invariants on random ones.
+#include "simulation/simulation.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+
+namespace heddle::simulation {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
+
+SimulationResult simulated(const std::string& fleet, const std::string& workloads, uint64_t seed = 1,
+                           const Observer& observer = {}) {
+  const auto world = read_fleet({"fleet", fleet});
+  const auto work = read_workloads({"workloads", workloads}, seed);
+  EXPECT_TRUE(world.has_value()) << world.error().text();
+  EXPECT_TRUE(work.has_value()) << work.error().text();
+  const ManualClock clock(Time{});
+  const auto result = simulate(*world, *work, seed, clock, observer);
+  EXPECT_TRUE(result.has_value()) << result.error().text();
+  return result.value_or(SimulationResult{});
+}
+
+std::string nodes(int count, int devices, const std::string& more = "") {
+  return fmt::format(
+      R"({{"nodes": [{{"name": "n", "count": {}, "nodesPerDomain": {{"heddle.dev/rack": 2}},
+          "devices": [{{"vendor": "nvidia", "model": "H100", "count": {}, "memory": "80Gi"}}]}}]{}}})",
+      count, devices, more);
+}
+
+TEST(SimulationTest, AGangWaitsForWhatLeavesAndHoldsNothingMeanwhile) {
+  // Two nodes of two cards. The gang needs all four; s0 and s1 leave at 100 and 300; a single card in between passes.
+  const auto result = simulated(nodes(2, 2), R"({"workloads": [
+    {"name": "s0", "duration": 100, "request": {"devices": 2}},
+    {"name": "s1", "duration": 300, "request": {"devices": 2}},
+    {"name": "gang", "arrival": 10, "duration": 50, "gang": {"size": 2}, "request": {"devices": 2}},
+    {"name": "late", "arrival": 150, "duration": 100, "request": {"devices": 2}}]})");
+  EXPECT_EQ(result.finished, 4);
+  EXPECT_EQ(result.gang_waits.count, 1);
+  EXPECT_DOUBLE_EQ(result.gang_waits.mean, 290);
+  EXPECT_DOUBLE_EQ(result.waits.p50, 0);  // 0, 0, 0, 290
+  EXPECT_DOUBLE_EQ(result.waits.p99, 290);
+  EXPECT_DOUBLE_EQ(result.waits.mean, 72.5);
+  EXPECT_DOUBLE_EQ(result.seconds_simulated, 350);
+  // 2 cards for 100, 2 for 300, 4 for 50, 2 for 100 of 4 cards for 350 seconds.
+  EXPECT_DOUBLE_EQ(result.allocated_percent, 100.0 * (200 + 600 + 200 + 200) / (4 * 350));
+  EXPECT_DOUBLE_EQ(result.allocated_percent_while_arriving, 100.0 * (200 + 300) / (4 * 150));
+  EXPECT_EQ(result.evictions, 0);
+  EXPECT_TRUE(result.unplaced.empty());
+}
+
+TEST(SimulationTest, AHigherPriorityEvictsAfterTheGraceAndTheVictimStartsOver) {
+  const auto result = simulated(nodes(1, 2, R"(, "grace": "30s")"), R"({"workloads": [
+    {"name": "low", "duration": 1000, "priority": 1, "request": {"devices": 2}},
+    {"name": "high", "arrival": 100, "duration": 50, "priority": 5, "request": {}}]})");
+  EXPECT_EQ(result.evictions, 1);
+  EXPECT_EQ(result.finished, 2);
+  EXPECT_DOUBLE_EQ(result.waits.longest, 30);
+  EXPECT_DOUBLE_EQ(result.lost_hours, 2 * 130 / 3600.0);
+  EXPECT_DOUBLE_EQ(result.seconds_simulated, 130 + 50 + 1000);
+}
+
+TEST(SimulationTest, EqualPriorityEvictsNobody) {
+  const auto result = simulated(nodes(1, 1), R"({"workloads": [
+    {"name": "a", "duration": 100, "priority": 5, "request": {}},
+    {"name": "b", "arrival": 10, "duration": 100, "priority": 5, "request": {}}]})");
+  EXPECT_EQ(result.evictions, 0);
+  EXPECT_DOUBLE_EQ(result.waits.longest, 90);
+}
+
+TEST(SimulationTest, AWholeGangGivesWayToAGang) {
+  const auto result = simulated(nodes(4, 1, R"(, "grace": 0)"), R"({"workloads": [
+    {"name": "low", "duration": 1000, "gang": {"size": 3}, "request": {}},
+    {"name": "single", "duration": 1000, "priority": 9, "request": {}},
+    {"name": "high", "arrival": 100, "duration": 50, "priority": 5, "gang": {"size": 2}, "request": {}}]})");
+  EXPECT_EQ(result.evictions, 1);
+  EXPECT_EQ(result.finished, 3);
+  EXPECT_DOUBLE_EQ(result.gang_waits.longest, 0);
+  EXPECT_DOUBLE_EQ(result.seconds_simulated, 1150);
+}
+
+TEST(SimulationTest, QuotaHoldsAndWhatWasBorrowedIsTakenBack) {
+  const std::string queues = R"(, "grace": 0, "queues": [
+    {"name": "a", "quotas": [{"vendor": "nvidia", "guaranteed": 2}]},
+    {"name": "b", "quotas": [{"vendor": "nvidia", "guaranteed": 2, "limit": 3}]}])";
+  // b may have three of four though the fleet is idle; when a comes, b keeps two.
+  const auto result = simulated(nodes(1, 4, queues), R"({"workloads": [
+    {"name": "b", "count": 4, "duration": 1000, "queue": "b", "request": {}},
+    {"name": "a", "count": 2, "arrival": 100, "duration": 100, "queue": "a", "request": {}}]})");
+  EXPECT_EQ(result.evictions, 1);
+  EXPECT_EQ(result.finished, 6);
+  ASSERT_EQ(result.queues.size(), 2U);
+  EXPECT_EQ(result.queues[0].queue, "a");
+  EXPECT_DOUBLE_EQ(result.queues[0].waits.longest, 0);
+  EXPECT_EQ(result.queues[1].evicted, 1);
+  EXPECT_DOUBLE_EQ(result.queues[1].waits.longest, 1000);  // the fourth: the limit, until two end
+}
+
+TEST(SimulationTest, WhatNeverFitsSaysWhy) {
+  const std::string queues = R"(, "queues": [{"name": "small", "quotas": [{"limit": 1}]}])";
+  const auto result = simulated(nodes(4, 4, queues), R"({"workloads": [
+    {"name": "big", "duration": 10, "request": {"devices": 8}},
+    {"name": "other", "duration": 10, "request": {"vendor": "amd"}},
+    {"name": "rack", "duration": 10, "gang": {"size": 3}, "topology": {"required": "rack"}, "request": {"devices": 4}},
+    {"name": "over", "duration": 10, "queue": "small", "request": {"devices": 2}},
+    {"name": "fits", "duration": 10, "request": {}}]})");
+  EXPECT_EQ(result.finished, 1);
+  ASSERT_EQ(result.unplaced.size(), 4U);
+  std::map<std::string, std::string> codes;
+  for (const Unplaced& unplaced : result.unplaced) {
+    ASSERT_FALSE(unplaced.reasons.empty()) << unplaced.workload;
+    codes[unplaced.workload] = unplaced.reasons.front().code;
+  }
+  EXPECT_THAT(codes, UnorderedElementsAre(Pair("big", "Capacity"), Pair("other", "Selector"), Pair("over", "Limit"),
+                                          Pair("rack", "Gang")));
+  EXPECT_THAT(result.unplaced[3].reasons.front().message, HasSubstr("rack"));
+}
+
+TEST(SimulationTest, AnElasticGangStartsWithItsMinimum) {
+  const auto result = simulated(nodes(3, 1), R"({"workloads": [
+    {"name": "one", "duration": 100, "request": {}},
+    {"name": "gang", "arrival": 10, "duration": 100, "gang": {"size": 3, "minimum": 2}, "request": {}}]})");
+  EXPECT_DOUBLE_EQ(result.gang_waits.longest, 0);
+  EXPECT_DOUBLE_EQ(result.queues.front().device_hours, (100 + 200) / 3600.0);
+}
+
+TEST(SimulationTest, ABadQueueIsRefusedByName) {
+  const auto refused = [](const std::string& fleet, const std::string& queue) {
+    const auto world = read_fleet({"fleet", fleet});
+    const auto work = read_workloads(
+        {"w",
+         fmt::format(R"({{"workloads": [{{"name": "w", "duration": 1, "queue": "{}", "request": {{}}}}]}})", queue)},
+        1);
+    const ManualClock clock(Time{});
+    const auto result = simulate(*world, *work, 1, clock);
+    return result ? std::string() : result.error().text();
+  };
+  EXPECT_THAT(refused(nodes(1, 1), "none"), HasSubstr("is not among the fleet's queues"));
+  const std::string tree = R"(, "queues": [{"name": "top"}, {"name": "leaf", "parent": "top"}])";
+  EXPECT_THAT(refused(nodes(1, 1, tree), "top"), HasSubstr("has queues below it"));
+  EXPECT_EQ(refused(nodes(1, 1, tree), "leaf"), "");
+  EXPECT_THAT(refused(nodes(1, 1, R"(, "queues": [{"name": "q", "parent": "gone"}])"), "q"),
+              HasSubstr("there is no queue gone"));
+}
+
+// Two vendors, shares, gangs, queues and priorities, drawn by seed.
+std::string random_fleet() {
+  return R"({"nodes": [
+    {"name": "h", "count": 6, "nodesPerDomain": {"heddle.dev/rack": 3},
+     "devices": [{"vendor": "nvidia", "model": "H100", "count": 4, "memory": "80Gi"}]},
+    {"name": "m", "count": 4, "devices": [{"vendor": "ascend", "model": "910B", "count": 4, "memory": "64Gi"},
+                                         {"vendor": "nvidia", "model": "L4", "count": 2, "memory": "24Gi"}]}],
+    "grace": "20s", "patience": "2h", "queues": [
+    {"name": "a", "quotas": [{"guaranteed": 20}, {"vendor": "ascend", "guaranteed": 4, "limit": 12}]},
+    {"name": "b", "weight": 2, "quotas": [{"guaranteed": 10, "limit": 30, "lending": 2}]}]})";
+}
+
+std::string random_workloads(SeededRandom& random) {
+  std::string out = R"({"workloads": [)";
+  constexpr std::array kQueues = {"a", "b", "unassigned"};
+  constexpr std::array kAsks = {R"({"devices": 4, "vendor": "nvidia", "model": "H100"})",
+                                R"({"devices": 1})",
+                                R"({"vendor": "ascend", "devices": 2})",
+                                R"({"memory": "8Gi", "cores": 30})",
+                                R"({"vendor": "nvidia", "memoryPercent": 40, "devices": 2})",
+                                R"({"model": "L4", "memory": "20Gi", "cores": 100})"};
+  for (int i = 0; i < 60; ++i) {
+    const uint64_t size = random.below(3) == 0 ? 1 + random.below(6) : 1;
+    out += fmt::format(
+        R"({}{{"name": "w{}", "arrival": {}, "duration": ["1m", "40m"], "queue": "{}", "priority": {}, "request": {},
+           "gang": {{"size": {}, "minimum": {}}}{}}})",
+        i == 0 ? "" : ",", i, random.below(7200), kQueues[random.below(kQueues.size())], random.below(4),
+        kAsks[random.below(kAsks.size())], size, 1 + random.below(size),
+        random.below(4) == 0 ? R"(, "topology": {"preferred": "rack"})" : "");
+  }
+  return out + "]}";
+}
+
+std::string summary(const SimulationResult& result) {
+  std::string text = fmt::format("{} {} {} {} {} {} {} {}", result.started, result.finished, result.allocated_percent,
+                                 result.waits.mean, result.waits.p99, result.evictions, result.decisions, result.plans);
+  for (const Unplaced& unplaced : result.unplaced) {
+    text += " " + unplaced.workload;
+    for (const engine::Reason& reason : unplaced.reasons) text += " " + reason.message;
+  }
+  return text;
+}
+
+TEST(SimulationTest, NoDeviceIsOverAllocatedAndTheSameSeedGivesTheSame) {
+  int64_t evictions = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE(seed);
+    SeededRandom random(seed);
+    const std::string workloads = random_workloads(random);
+    Time last;
+    const Observer observer = [&](const engine::State& state, Time now) {
+      EXPECT_TRUE(state.over_commits().empty());
+      EXPECT_LE(last, now);
+      last = now;
+    };
+    const auto result = simulated(random_fleet(), workloads, seed, observer);
+    EXPECT_EQ(result.workloads, 60);
+    EXPECT_EQ(result.finished + static_cast<int64_t>(result.unplaced.size()), result.workloads);
+    EXPECT_LE(result.allocated_percent_while_arriving, 100);
+    EXPECT_GT(result.allocated_percent, 0);
+    EXPECT_EQ(summary(result), summary(simulated(random_fleet(), workloads, seed)));
+    evictions += result.evictions;
+  }
+  EXPECT_GT(evictions, 0);
+}
+
+}  // namespace
+}  // namespace heddle::simulation
