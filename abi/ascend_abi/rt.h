@@ -90,6 +90,8 @@ rtError_t rtMemGetInfoEx(uint32_t kind, size_t* free, size_t* total);
 rtError_t rtStreamCreate(rtStream_t* stream, int32_t priority);
 rtError_t rtStreamDestroy(rtStream_t stream);
 rtError_t rtStreamSynchronize(rtStream_t stream);
+rtError_t rtStreamQuery(rtStream_t stream);
+rtError_t rtCtxGetCurrent(void** context);
 rtError_t rtEventCreate(rtEvent_t* event);
 rtError_t rtEventDestroy(rtEvent_t event);
 rtError_t rtEventRecord(rtEvent_t event, rtStream_t stream);

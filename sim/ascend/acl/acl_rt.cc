@@ -152,6 +152,17 @@ ASCENDSIM_API aclError aclrtDestroyStream(aclrtStream stream) {
 ASCENDSIM_API aclError aclrtSynchronizeStream(aclrtStream stream) {
   return rtStreamSynchronize(stream);
 }
+ASCENDSIM_API aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus* status) {
+  const aclError code = rtStreamQuery(stream);
+  if (status == nullptr || (code != ACL_SUCCESS && code != ACL_ERROR_RT_STREAM_NOT_COMPLETE)) {
+    return status == nullptr ? ACL_ERROR_RT_PARAM_INVALID : code;
+  }
+  *status = code == ACL_SUCCESS ? ACL_STREAM_STATUS_COMPLETE : ACL_STREAM_STATUS_NOT_READY;
+  return ACL_SUCCESS;
+}
+ASCENDSIM_API aclError aclrtGetCurrentContext(aclrtContext* context) {
+  return rtCtxGetCurrent(context);
+}
 ASCENDSIM_API aclError aclrtCreateEvent(aclrtEvent* event) {
   return rtEventCreate(event);
 }

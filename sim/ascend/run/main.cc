@@ -19,6 +19,7 @@ constexpr const char* kHelp =
     "usage: ascendsim-run STEP...   (libascendcl.so and libruntime.so from the library path)\n"
     "  device=N alloc=SIZE small=SIZE rt-alloc=SIZE dvpp=SIZE physical=SIZE   take memory (small: pages of 4 KiB)\n"
     "  expect-oom=SIZE rt-expect-oom=SIZE physical-oom=SIZE                  the same, refused with 207001\n"
+    "  fill=SIZE                          take so much again and again until it is refused; print filled= code=\n"
     "  free-all reset mem                 give back; end the context; print free= total=\n"
     "  launch=US*N rt-launch=US*N sync    kernels of US microseconds on all AI cores\n"
     "  share=US:MS                        launch for MS milliseconds; print share= (percent of the card's time)\n"
@@ -143,6 +144,13 @@ bool Session::memory_step(const std::string& name, const std::string& value) {
       {"expect-oom", "acl"}, {"rt-expect-oom", "rt"}, {"physical-oom", "physical"}};
   uint64_t bytes = 0;
   if (!read_size(value, bytes)) return g_why = "not a size", false;
+  if (name == "fill") {
+    int count = 0;
+    int code = ACL_SUCCESS;
+    while ((code = allocate("acl", bytes)) == ACL_SUCCESS) ++count;
+    std::printf("filled=%d code=%d\n", count, code);
+    return true;
+  }
   if (takes.contains(name)) return ok(name.c_str(), allocate(takes.at(name), bytes));
   const int code = allocate(refusals.at(name), bytes);
   if (code == ACL_ERROR_RT_MEMORY_ALLOCATION) return true;
@@ -258,7 +266,7 @@ int main(int count, char** arguments) {
   sigaddset(&waited, SIGUSR1);
   sigprocmask(SIG_BLOCK, &waited, nullptr);
   static const std::string names =
-      " device alloc small rt-alloc dvpp physical expect-oom rt-expect-oom physical-oom free-all reset mem launch "
+      " device alloc fill small rt-alloc dvpp physical expect-oom rt-expect-oom physical-oom free-all reset mem launch "
       "rt-launch sync share physical-id ready ";
   std::vector<std::pair<std::string, std::string>> steps;
   for (int i = 1; i < count; ++i) {

@@ -147,6 +147,15 @@ ASCENDSIM_API rtError_t rtGetDevice(int32_t* device) {
   return 0;
 }
 
+// A device has one context in a process.
+ASCENDSIM_API rtError_t rtCtxGetCurrent(void** context) {
+  if (context == nullptr) {
+    return ACL_ERROR_RT_PARAM_INVALID;
+  }
+  *context = ascendsim::current_device();
+  return *context != nullptr ? 0 : ACL_ERROR_RT_CONTEXT_NULL;
+}
+
 // The first use of a card by a process makes its context, which takes memory of the card.
 ASCENDSIM_API rtError_t rtSetDevice(int32_t index) {
   if (const rtError_t code = ascendsim::check_ready(); code != 0) {

@@ -179,6 +179,22 @@ ASCENDSIM_API rtError_t rtStreamSynchronize(rtStream_t stream) {
       [&](Device& device) { return ascendsim::wait_for_stream(ascendsim::stream_of(device, stream)); });
 }
 
+ASCENDSIM_API rtError_t rtStreamQuery(rtStream_t handle) {
+  return ascendsim::with_device([&](Device& device) -> rtError_t {
+    const Stream stream = ascendsim::stream_of(device, handle);
+    ascendsim::Card& card = *device.npu.card;
+    const ascendsim::Card::Lock lock(card);
+    if (!lock.ok()) {
+      return ACL_ERROR_RT_DRV_INTERNAL_ERROR;
+    }
+    if (card.slot_index() < 0) {
+      return 0;
+    }
+    const nvsim::Queue& queue = card.slot().queues[stream.queue];
+    return queue.head < queue.tail ? ACL_ERROR_RT_STREAM_NOT_COMPLETE : 0;
+  });
+}
+
 ASCENDSIM_API rtError_t rtEventCreate(rtEvent_t* event) {
   if (event == nullptr) {
     return ACL_ERROR_RT_PARAM_INVALID;

@@ -1,0 +1,153 @@
+// The same core over ACL and the runtime, against the simulated NPUs: what is charged is what the device holds, and two
+// processes never pass the limit together.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <regex>
+
+#include "guard/harness.h"
+#include "test/harness.h"
+
+namespace heddle::guard::test {
+namespace {
+
+using nvsim::test::Finished;
+using nvsim::test::Process;
+using ::testing::HasSubstr;
+
+constexpr int64_t kContext = 100 * kMiB;
+
+class AscendGuardTest : public testing::Test {
+ protected:
+  AscendGuardTest() {
+    std::ofstream(folder_.path("cards.yaml")) << "cards: [{model: 910B4, count: 2}]\n";
+    const Finished made = tool({"create", "--config", folder_.path("cards.yaml")});
+    EXPECT_EQ(made.code, 0) << made.output;
+  }
+  [[nodiscard]] Finished tool(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), ASCENDSIM_TOOL);
+    arguments.insert(arguments.end(), {"--root", folder_.path("machine")});
+    return Process(arguments, {}).finish();
+  }
+  // Limits of the NPU with this physical id alone.
+  void give(int64_t mib, int cores = 0, int64_t number = 0) const {
+    DeviceLimit limit{"0A1B2C3D-00000000-11111111-22222222-33333333", mib * kMiB, cores, false, kContext, number};
+    write_guard_files(folder_.path(), limits_for({limit}));
+  }
+  [[nodiscard]] std::unique_ptr<Process> start(std::vector<std::string> steps,
+                                               const std::string& more = "HEDDLE_TEST=1") const {
+    steps.insert(steps.begin(), ASCENDSIM_RUN);
+    return std::make_unique<Process>(
+        steps,
+        std::vector<std::string>{"ASCENDSIM_ROOT=" + folder_.path("machine"), more,
+                                 std::string("LD_LIBRARY_PATH=") + ASCENDSIM_LIBRARIES,
+                                 std::string("LD_PRELOAD=") + ASCEND_GUARD, "HEDDLE_GUARD_DIR=" + folder_.path()});
+  }
+  [[nodiscard]] Finished run(std::vector<std::string> steps, const std::string& more = "HEDDLE_TEST=1") const {
+    return start(std::move(steps), more)->finish();
+  }
+  // What the machine says that its processes hold.
+  [[nodiscard]] int64_t taken() const {
+    const std::string text = tool({"show"}).output;
+    int64_t bytes = 0;
+    const std::regex line("  pid [0-9]+  memory ([0-9]+) KiB");
+    for (auto at = std::sregex_iterator(text.begin(), text.end(), line); at != std::sregex_iterator(); ++at) {
+      bytes += std::stoll((*at)[1]) * 1024;
+    }
+    return bytes;
+  }
+  [[nodiscard]] int64_t charged_now() const { return charged(folder_.path(), 0); }
+
+  Folder folder_;
+};
+
+TEST_F(AscendGuardTest, EveryFamilyIsChargedWithWhatTheDeviceTakes) {
+  give(3000);
+  const std::vector<std::string> steps = {"launch=10*1", "alloc=100Mi",   "small=5Ki", "alloc=700Ki", "rt-alloc=3Mi",
+                                          "dvpp=7Mi",    "physical=64Mi", "free-all",  "alloc=11Mi",  "reset"};
+  std::vector<std::string> all;
+  for (const std::string& step : steps) all.insert(all.end(), {step, "ready"});
+  const auto process = start(all);
+  for (const std::string& step : steps) {
+    ASSERT_EQ(process->wait_line("ready"), "ready") << step;
+    EXPECT_EQ(charged_now(), taken()) << "after " << step;
+    const bool context_alone = step == "launch=10*1";
+    EXPECT_EQ(charged_now() == kContext, context_alone || step == "free-all");
+    EXPECT_EQ(charged_now() == 0, step == "reset");
+    process->signal(SIGUSR1);
+  }
+  EXPECT_EQ(process->finish().code, 0);
+}
+
+TEST_F(AscendGuardTest, BeyondTheLimitEachLayerAnswersOutOfMemoryAndQueriesShowTheShare) {
+  give(3000);
+  const Finished done = run({"mem", "alloc=2800Mi", "mem", "expect-oom=200Mi", "rt-expect-oom=200Mi",
+                             "physical-oom=200Mi", "alloc=50Mi", "mem", "free-all", "mem"});
+  EXPECT_EQ(done.code, 0) << done.output;
+  // A context of 100 MiB; ACL's 32 bytes more make one page of 2 MiB more.
+  EXPECT_EQ(done.output, "free=2900 total=3000\nfree=98 total=3000\nfree=46 total=3000\nfree=2900 total=3000\n");
+  EXPECT_EQ(run({"mem"}).output, "free=2900 total=3000\n") << "what the first one left is swept";
+}
+
+TEST_F(AscendGuardTest, ProcessesTogetherNeverPassTheLimit) {
+  give(2000);
+  std::vector<std::unique_ptr<Process>> processes;
+  for (int i = 0; i < 6; ++i) processes.push_back(start({"ready", "fill=30Mi", "ready"}));
+  for (const auto& process : processes) ASSERT_EQ(process->wait_line("ready"), "ready");
+  for (const auto& process : processes) process->signal(SIGUSR1);
+  int64_t chunks = 0;
+  for (const auto& process : processes) {
+    const std::string line = process->wait_line("filled=");
+    EXPECT_THAT(line, HasSubstr("code=207001"));
+    chunks += std::atoll(line.c_str() + 7);
+    ASSERT_EQ(process->wait_line("ready"), "ready");
+  }
+  EXPECT_EQ(taken(), charged_now());
+  EXPECT_LE(taken(), 2000 * kMiB);
+  EXPECT_EQ(chunks, (2000 - 600) / 32) << "and nothing of it is left unused";
+
+  // Killed with all that they hold: nothing stays charged.
+  for (const auto& process : processes) process->signal(SIGKILL);
+  for (const auto& process : processes) process->finish();
+  EXPECT_EQ(taken(), 0);
+  EXPECT_EQ(run({"mem", "alloc=1890Mi"}).output, "free=1900 total=2000\n");
+}
+
+TEST_F(AscendGuardTest, TheLimitIsThatOfTheDeviceHoweverTheProgramNumbersIt) {
+  give(1000, 0, 1);
+  EXPECT_EQ(run({"mem"}, "ASCEND_RT_VISIBLE_DEVICES=1").output, "free=900 total=1000\n");
+  EXPECT_EQ(run({"device=1", "expect-oom=1Gi"}).code, 0);
+  // The other one is not in the limits: no memory at all.
+  EXPECT_EQ(run({"expect-oom=1Mi"}).code, 0);
+}
+
+TEST_F(AscendGuardTest, WithoutLimitsEveryCallPasses) {
+  EXPECT_EQ(run({"mem", "alloc=20Gi"}).output, "free=32668 total=32768\n");
+}
+
+TEST_F(AscendGuardTest, DamagedLimitsRefuseMemory) {
+  give(1000);
+  std::ofstream(folder_.path("limits"), std::ios::in | std::ios::out) << "x";
+  EXPECT_EQ(run({"expect-oom=1Mi", "rt-expect-oom=1Mi"}).code, 0);
+}
+
+TEST_F(AscendGuardTest, AShareOfComputeHoldsForBothLayers) {
+  for (const char* step : {"share=2000:3000", "share=20000:3000"}) {
+    ::unlink(folder_.path("usage").c_str());
+    give(1000, 30);
+    const Finished done = run({step});
+    ASSERT_EQ(done.code, 0) << done.output;
+    const size_t at = done.output.find("share=");
+    ASSERT_NE(at, std::string::npos);
+    const double share = std::atof(done.output.c_str() + at + 6);
+    std::printf("%s under 30 %%: %.1f %%\n", step, share);
+    EXPECT_GT(share, 24);
+    EXPECT_LT(share, 34);
+  }
+}
+
+}  // namespace
+}  // namespace heddle::guard::test
