@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/quota_words.h"
 #include "cli/workload.h"
 #include "cli/yaml_json.h"
 #include "dialects/registry.h"
@@ -46,8 +48,15 @@ void add_once(std::vector<std::string>& lines, std::string_view line) {
   if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.emplace_back(line);
 }
 
+// Ascend's chips and Kunlunxin's XPUs have the word in front: hami.io/node-register-Ascend910B4.
 bool is_hami_register(std::string_view key) {
-  return key.starts_with("hami.io/node-") && key.ends_with("-register");
+  return key.starts_with("hami.io/node-register-") || (key.starts_with("hami.io/node-") && key.ends_with("-register"));
+}
+
+// "GPU-1[0-2]" is a MIG partition that an older HAMi made on the card GPU-1.
+std::string card_of(const std::string& device) {
+  const size_t bracket = device.find('[');
+  return bracket != std::string::npos && device.ends_with("]") ? device.substr(0, bracket) : device;
 }
 
 bool is_granted(std::string_view key) {
@@ -70,6 +79,11 @@ class Reader {
     if (kind == "Node") add_node(object);
     if (kind == "ConfigMap") add_settings(object);
     if (kind == "BindRequest") add_bind_request(object);
+    if (kind == "ResourceQuota") {
+      for (const std::string& line : quota_words(rules_, object))
+        out_.settings.push_back(fmt::format("ResourceQuota {}/{}: {}", text_at(object, "/metadata/namespace"),
+                                            text_at(object, "/metadata/name"), line));
+    }
     if (kind == "Pod") return add_pod(object, text_at(object, "/metadata/name"));
     if (kind != "Pod" && kind != "CustomResourceDefinition") {
       for (const PodTemplate& found : find_pod_templates(object)) {
@@ -97,6 +111,9 @@ class Reader {
   void add_bind_request(const Json& object);
   void join(MigratedPod bound);
   void add_settings(const Json& object);
+  void check_setting(const std::string& where, const std::string& name, const Json& value);
+  void check_node_settings(const std::string& text);
+  void check_filter(const std::string& where, const Json& filter);
   void check_vendor_settings(const std::string& vendor, const Json& settings);
 
   const catalog::Requests& rules_;
@@ -194,7 +211,7 @@ void Reader::add_granted(const Json& object, MigratedPod& pod) {
         pod.granted.push_back(fmt::format("container {}: {} {}: {} MiB, {} % of the cores",
                                           i < names.size() ? names[i] : std::to_string(i), device.type, device.id,
                                           device.memory_mib, device.cores));
-        held.insert(device.id);
+        held.insert(card_of(device.id));
       }
     }
     if (granted->size() > names.size())
@@ -332,6 +349,19 @@ const std::vector<Setting>& known_settings() {
   return settings;
 }
 
+void Reader::check_setting(const std::string& where, const std::string& name, const Json& value) {
+  for (const Setting& setting : known_settings()) {
+    const std::string_view known = setting.name;
+    const bool same = std::equal(known.begin(), known.end(), name.begin(), name.end(), [](char a, char b) {
+      return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+    });
+    if (!same) continue;
+    const std::string text = value_text(value);
+    if (std::find(setting.off.begin(), setting.off.end(), text) == setting.off.end())
+      out_.settings.push_back(fmt::format("{}.{}: {}: {}", where, setting.name, text, setting.meaning));
+  }
+}
+
 void Reader::check_vendor_settings(const std::string& vendor, const Json& settings) {
   for (const auto& [name, value] : settings.items()) {
     if (name.starts_with("resource") && name.ends_with("Name") && value.is_string()) {
@@ -343,12 +373,7 @@ void Reader::check_vendor_settings(const std::string& vendor, const Json& settin
                         vendor, name, key));
       continue;
     }
-    for (const Setting& setting : known_settings()) {
-      if (name != setting.name) continue;
-      const std::string text = value_text(value);
-      if (std::find(setting.off.begin(), setting.off.end(), text) == setting.off.end())
-        out_.settings.push_back(fmt::format("{}.{}: {}: {}", vendor, name, text, setting.meaning));
-    }
+    check_setting(vendor, name, value);
     if (value.is_array()) {  // vnpus: one entry a chip
       for (const Json& entry : value) {
         if (entry.is_object()) check_vendor_settings(fmt::format("{}.{}", vendor, name), entry);
@@ -357,8 +382,41 @@ void Reader::check_vendor_settings(const std::string& vendor, const Json& settin
   }
 }
 
+// HAMi's settings of single nodes: the ConfigMap of its device plugin.
+void Reader::check_node_settings(const std::string& text) {
+  const Json root = Json::parse(text, nullptr, false);
+  if (!root.is_object() || !root.contains("nodeconfig") || !root["nodeconfig"].is_array()) return;
+  for (const Json& entry : root["nodeconfig"]) {
+    if (!entry.is_object()) continue;
+    const std::string where = fmt::format("node {}", text_at(entry, "/name"));
+    for (const auto& [name, value] : entry.items()) {
+      std::string lower = name;
+      std::transform(lower.begin(), lower.end(), lower.begin(),
+                     [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+      check_setting(where, lower, value);
+      if (lower == "operatingmode" && value.is_string() && value != "hami-core")
+        out_.settings.push_back(
+            fmt::format("{}: operatingmode: {}: write the pods' annotation nvidia.com/vgpu-mode; no node's setting "
+                        "chooses the isolation",
+                        where, value.get<std::string>()));
+      if (lower == "filterdevices" && value.is_object()) check_filter(where, value);
+    }
+  }
+}
+
+void Reader::check_filter(const std::string& where, const Json& filter) {
+  for (const auto& [kind, list] : filter.items()) {
+    if (list.is_array() && !list.empty())
+      out_.settings.push_back(
+          fmt::format("{}: filterdevices: {} {}: these cards were hidden from HAMi and Heddle's agent publishes them; "
+                      "give them a DeviceTaintRule with effect NoSchedule",
+                      where, kind, list.dump()));
+  }
+}
+
 void Reader::add_settings(const Json& object) {
   for (const auto& [file, text] : texts_at(object, "/data")) {
+    if (file == "config.json") check_node_settings(text);
     if (file != "device-config.yaml") continue;
     const auto documents = yaml_to_json(text);
     if (!documents) {
@@ -437,7 +495,7 @@ std::string migration_table(const Migration& migration) {
     add_lines(out, "change: ", pod.reasons);
     add_lines(out, "differs: ", pod.differences);
   }
-  if (!migration.settings.empty()) out += "device-config\n";
+  if (!migration.settings.empty()) out += "settings\n";
   add_lines(out, "differs: ", migration.settings);
   const auto refused = std::count_if(migration.pods.begin(), migration.pods.end(),
                                      [](const MigratedPod& pod) { return pod.outcome == "refused"; });

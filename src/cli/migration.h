@@ -38,12 +38,13 @@ struct MigratedPod {
 struct Migration {
   std::vector<MigratedNode> nodes;
   std::vector<MigratedPod> pods;
-  std::vector<std::string> settings;  // of device-config: what means something else, or nothing, to Heddle
+  // Of device-config, of single nodes and of quotas: what means something else, or nothing, to Heddle.
+  std::vector<std::string> settings;
 };
 
 // manifests: YAML or JSON as `kubectl get -o yaml` prints it; Nodes, Pods, workloads with pod templates, HAMi's
-// ConfigMaps and KAI's BindRequests are read, everything else is passed over. Errors: kInvalidArgument when one is no
-// manifest.
+// ConfigMaps, ResourceQuotas and KAI's BindRequests are read, everything else is passed over. Errors: kInvalidArgument
+// when one is no manifest.
 Result<Migration> read_migration(const catalog::Requests& rules, const std::vector<std::string>& manifests);
 
 std::string migration_json(const Migration& migration);

@@ -12,8 +12,8 @@ using testing::Contains;
 using testing::HasSubstr;
 
 const catalog::Requests& rules() {
-  static const catalog::Requests kRules = catalog::Requests::built_in().value();
-  return kRules;
+  static const catalog::Requests rules = catalog::Requests::built_in().value();
+  return rules;
 }
 
 Migration read(const std::string& manifest) {
@@ -153,6 +153,61 @@ items:
   EXPECT_EQ(pods.at("gpu-reservation-n1-abcde")->outcome, "nothing");
   EXPECT_THAT(pods.at("gpu-reservation-n1-abcde")->differences, Contains(HasSubstr("goes with KAI")));
   EXPECT_THAT(out.settings, Contains(HasSubstr("BindRequest b/nobody: it names no pod")));
+}
+
+// The annotations of Ascend's and Kunlunxin's plugins have the word in front, and an older HAMi names MIG partitions by
+// their card.
+TEST(Migrate, NodesOfOtherVendorsAndOldMig) {
+  const Migration out = read(R"(apiVersion: v1
+kind: List
+items:
+- kind: Node
+  metadata:
+    name: npu
+    annotations: {hami.io/node-register-Ascend910B4: '[{"id":"n0","count":4,"devmem":32768,"devcore":20,"type":"Ascend910B4","health":true}]'}
+- kind: Node
+  metadata:
+    name: xpu
+    annotations: {hami.io/node-register-xpu: '[{"id":"x0","count":4,"devmem":98304,"devcore":100,"type":"P800","health":true}]'}
+- kind: Node
+  metadata:
+    name: mig
+    annotations:
+      hami.io/node-nvidia-register: "GPU-b,1,81920,100,NVIDIA-A100,0,true,0,mig:"
+      hami.io/node-nvidia-score: "[]"
+- kind: Pod
+  metadata: {name: m, namespace: a, annotations: {hami.io/vgpu-devices-allocated: "GPU-b[0-1],NVIDIA,10240,14:;"}}
+  spec: {schedulerName: hami-scheduler, containers: [{name: main, resources: {limits: {nvidia.com/gpumem: 8000}}}]}
+)");
+  ASSERT_EQ(out.nodes.size(), 3U);
+  EXPECT_EQ(out.nodes[0].devices.at(0).id, "n0");
+  EXPECT_EQ(out.nodes[0].devices.at(0).memory_mib, 32768);
+  EXPECT_EQ(out.nodes[1].devices.at(0).memory_mib, 98304);
+  ASSERT_EQ(out.nodes[2].devices.size(), 1U);  // a score is no register
+  EXPECT_EQ(out.nodes[2].devices[0].tenants, 1);
+  ASSERT_EQ(out.pods.size(), 1U);
+  EXPECT_THAT(out.pods[0].differences, Contains(HasSubstr("schedulerName: \"hami-scheduler\"")));
+}
+
+TEST(Migrate, SettingsOfNodesAndQuotas) {
+  const Migration out = read(R"(apiVersion: v1
+kind: List
+items:
+- kind: ConfigMap
+  metadata: {name: hami-device-plugin}
+  data:
+    config.json: '{"nodeconfig":[{"name":"n1","operatingmode":"mig","devicememoryscaling":1.8,"devicecorescaling":1,"filterdevices":{"uuid":["GPU-x"],"index":[]}},{"name":"n2","operatingmode":"hami-core","devicememoryscaling":1}]}'
+- kind: ConfigMap
+  metadata: {name: other}
+  data: {config.json: '{"nodeconfig":7}'}
+- kind: ResourceQuota
+  metadata: {name: q, namespace: a}
+  spec: {hard: {pods: 3, limits.nvidia.com/gpumem: 30000}}
+)");
+  EXPECT_THAT(out.settings, testing::UnorderedElementsAre(
+                                HasSubstr("node n1.deviceMemoryScaling: 1.8"), HasSubstr("node n1: operatingmode: mig"),
+                                HasSubstr("node n1: filterdevices: uuid [\"GPU-x\"]"),
+                                HasSubstr("ResourceQuota a/q: limits.nvidia.com/gpumem: kept by Heddle")));
 }
 
 TEST(Migrate, Settings) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/quota_words.h"
 #include "cli/workload.h"
 #include "cli/yaml_json.h"
 #include "codec/codec.h"
@@ -40,6 +41,7 @@ struct Builder {
   dialects::TranslateOptions options;
   Json items = Json::array();
   std::map<std::string, int> names;  // of claim templates, with their namespace
+  std::set<std::string> given;       // claims of the manifest itself: those of its pods, when it is our own output
   TranslatedList out;
 };
 
@@ -52,6 +54,28 @@ void collect(Builder& builder, const std::string& label, const std::string& path
     builder.out.explanations.push_back(fmt::format("{}: warning: {}", label, text));
   for (const auto& refusal : translation.refusals) {
     builder.out.refusals.push_back(fmt::format("{}: {}{}: {}", label, path, refusal.field, refusal.message));
+  }
+}
+
+// What a pod still asks for by name when it is translated: others' devices, which their own plugins serve.
+void note_left(Builder& builder, const std::string& label, const Json& pod) {
+  for (const char* list : {"/spec/initContainers", "/spec/containers"}) {
+    const Json::json_pointer path(list);
+    if (!pod.contains(path) || !pod.at(path).is_array()) continue;
+    for (const Json& container : pod.at(path)) {
+      std::set<std::string> told;
+      for (const char* amounts : {"/resources/limits", "/resources/requests"}) {
+        const Json::json_pointer at(amounts);
+        if (!container.contains(at) || !container.at(at).is_object()) continue;
+        for (const auto& [key, value] : container.at(at).items()) {
+          if (key.find('/') == std::string::npos || dialects::asks_for_device(builder.rules, key)) continue;
+          if (!told.insert(key).second) continue;
+          builder.out.explanations.push_back(fmt::format(
+              "{}: container {}: {}={}: no device of Heddle's; left as it is, for its own plugin", label,
+              text_at(container, "/name"), key, value.is_string() ? value.get<std::string>() : value.dump()));
+        }
+      }
+    }
   }
 }
 
@@ -69,10 +93,12 @@ Result<void> add_pod(Builder& builder, const Json& pod) {
   collect(builder, label_of(pod), "", translation);
   if (!translation.refusals.empty()) return {};
   HEDDLE_TRY(auto mutated, patched(pod, translation));
+  note_left(builder, label_of(pod), mutated);
   builder.items.push_back(std::move(mutated));
   std::set<std::string> made;
   for (const auto& request : translation.requests) {
     if (!made.insert(request.claim_name).second) continue;  // of several containers
+    if (builder.given.contains(text_at(pod, "/metadata/namespace") + "/" + request.claim_name)) continue;
     model::ResourceClaim claim;
     claim.meta.name = request.claim_name;
     claim.meta.name_space = text_at(pod, "/metadata/namespace");
@@ -132,15 +158,16 @@ Json claim_template(const std::string& name, const std::string& name_space, cons
 
 // One pod template in place; its claim templates are appended to `made`.
 Result<void> add_template(Builder& builder, Json& workload, const PodTemplate& found, const std::string& owner,
-                          Json& made) {
+                          const std::string& label, Json& made) {
   const Json::json_pointer at(found.at);
   Json pod = workload.at(at);
   pod["apiVersion"] = "v1";
   pod["kind"] = "Pod";
   HEDDLE_TRY(const auto translation, dialects::translate_pod(builder.rules, pod.dump(), kReviewUid, builder.options));
-  collect(builder, label_of(workload), found.path + ".", translation);
+  collect(builder, label, found.path + ".", translation);
   if (!translation.refusals.empty()) return {};
   HEDDLE_TRY(auto mutated, patched(pod, translation));
+  note_left(builder, label, mutated);
   const std::string name_space = text_at(workload, "/metadata/namespace");
   std::map<std::string, std::string> template_of_claim;
   for (const auto& request : translation.requests) {
@@ -167,7 +194,9 @@ Result<void> add_workload(Builder& builder, Json workload, const std::vector<Pod
     std::transform(role.begin(), role.end(), role.begin(),
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     const std::string owner = templates.size() > 1 && !role.empty() ? fmt::format("{}-{}", name, role) : name;
-    HEDDLE_CHECK_OK(add_template(builder, workload, found, owner, made));
+    const std::string label =
+        templates.size() > 1 ? fmt::format("{}, {}", label_of(workload), found.path) : label_of(workload);
+    HEDDLE_CHECK_OK(add_template(builder, workload, found, owner, label, made));
   }
   builder.items.push_back(std::move(workload));
   for (auto& item : made) builder.items.push_back(std::move(item));
@@ -200,6 +229,17 @@ std::string asked_below(const catalog::Requests& rules, const Json& value, int d
   return {};
 }
 
+// A manifest that was translated before has the claims of its pods in it.
+void find_given(Builder& builder, const Json& object) {
+  if (!object.is_object()) return;
+  const std::string kind = text_at(object, "/kind");
+  if (kind.ends_with("List") && object.contains("items") && object["items"].is_array()) {
+    for (const Json& item : object["items"]) find_given(builder, item);
+  } else if (kind == "ResourceClaim") {
+    builder.given.insert(text_at(object, "/metadata/namespace") + "/" + text_at(object, "/metadata/name"));
+  }
+}
+
 Result<void> add_object(Builder& builder, const Json& object) {
   if (!object.is_object()) return fail(Code::kInvalidArgument, "a document is not an object");
   const std::string kind = text_at(object, "/kind");
@@ -214,6 +254,13 @@ Result<void> add_object(Builder& builder, const Json& object) {
     return add_workload(builder, object, templates);
   if (must_have_template(kind))
     return fail(Code::kInvalidArgument, "it has no pod template with containers", label_of(object));
+  const std::vector<std::string> quotas =
+      kind == "ResourceQuota" ? quota_words(builder.rules, object) : std::vector<std::string>();
+  if (!quotas.empty()) {
+    for (const std::string& line : quotas) builder.out.explanations.push_back(label_of(object) + ": " + line);
+    builder.items.push_back(object);
+    return {};
+  }
   std::string told = label_of(object) + ": not a pod and no known workload; passed unchanged";
   if (const std::string key = asked_below(builder.rules, object); !key.empty())
     told += fmt::format("; it names {}: the pods that its controller makes are translated when they are created", key);
@@ -228,8 +275,13 @@ Result<TranslatedList> translate_manifest(const catalog::Requests& rules, const 
                                           const dialects::TranslateOptions& options) {
   HEDDLE_TRY(const auto documents, yaml_to_json(manifest));
   if (documents.empty()) return fail(Code::kInvalidArgument, "there is no object in it");
-  Builder builder{rules, options, Json::array(), {}, {}};
-  for (const auto& text : documents) HEDDLE_CHECK_OK(add_object(builder, Json::parse(text)));
+  Builder builder{rules, options, Json::array(), {}, {}, {}};
+  std::vector<Json> objects;
+  for (const auto& text : documents) {
+    objects.push_back(Json::parse(text));
+    find_given(builder, objects.back());
+  }
+  for (const Json& object : objects) HEDDLE_CHECK_OK(add_object(builder, object));
   if (!builder.out.refusals.empty()) builder.items = Json::array();
   const Json list = {{"apiVersion", "v1"}, {"kind", "List"}, {"items", std::move(builder.items)}};
   builder.out.list_json = list.dump(2);

@@ -126,6 +126,61 @@ data: {resources: x}
   EXPECT_EQ(Json::parse(out->list_json)["items"].size(), 2U);
 }
 
+TEST(Translate, WhatIsLeftToOtherPluginsIsSaid) {
+  const auto out = translate_manifest(R"(apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  initContainers:
+  - {name: fetch, resources: {requests: {example.com/disk: 1}}}
+  containers:
+  - name: main
+    resources: {limits: {cpu: 1, nvidia.com/gpu: 1, aliyun.com/gpu-mem: 3}, requests: {aliyun.com/gpu-mem: 3}}
+)");
+  ASSERT_TRUE(out) << out.error().text();
+  EXPECT_THAT(out->explanations,
+              testing::ElementsAre(HasSubstr("nvidia.com/gpu=1"),
+                                   testing::AllOf(HasSubstr("container fetch"), HasSubstr("example.com/disk=1"),
+                                                  HasSubstr("for its own plugin")),
+                                   testing::AllOf(HasSubstr("container main"), HasSubstr("aliyun.com/gpu-mem=3"))));
+}
+
+// What came out may come in again: nothing is made twice.
+TEST(Translate, ItsOwnOutputIsTranslatedToItself) {
+  const auto first = translate_manifest(kPod);
+  ASSERT_TRUE(first);
+  const auto again = translate_manifest(first->list_json);
+  ASSERT_TRUE(again) << again.error().text();
+  EXPECT_EQ(Json::parse(again->list_json), Json::parse(first->list_json));
+}
+
+TEST(Translate, TemplatesOfOneWorkloadAreToldApart) {
+  const auto out = translate_manifest(R"(apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: t}
+spec:
+  pytorchReplicaSpecs:
+    Master: {template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]}}}
+    Worker: {template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 2}}}]}}}
+)");
+  ASSERT_TRUE(out) << out.error().text();
+  EXPECT_THAT(out->explanations, testing::ElementsAre(HasSubstr("spec.pytorchReplicaSpecs.Master.template: "),
+                                                      HasSubstr("spec.pytorchReplicaSpecs.Worker.template: ")));
+}
+
+TEST(Translate, OfAQuotaItIsSaidWhatHolds) {
+  const auto out = translate_manifest(R"(apiVersion: v1
+kind: ResourceQuota
+metadata: {name: q}
+spec: {hard: {pods: 3, requests.nvidia.com/gpu: 4, limits.nvidia.com/gpumem: 30000, requests.enflame.com/drs-gcu: 3}}
+)");
+  ASSERT_TRUE(out) << out.error().text();
+  EXPECT_THAT(out->explanations, testing::ElementsAre(HasSubstr("requests.nvidia.com/gpu: kept by Heddle"),
+                                                      HasSubstr("limits.nvidia.com/gpumem: kept by Heddle"),
+                                                      HasSubstr("requests.enflame.com/drs-gcu: no longer holds")));
+  EXPECT_EQ(Json::parse(out->list_json)["items"].size(), 1U);
+}
+
 TEST(Translate, ARefusalLeavesAnEmptyList) {
   std::string bad(kPod);
   bad.replace(bad.find("gpumem: 3000"), 12, "gpumem: 16Gi");

@@ -22,7 +22,8 @@ std::string binary_hint(const std::string& value, std::optional<int64_t> bytes, 
 // 16G reaches us as 16000000000: surely bytes were meant.
 std::string too_large_hint(std::optional<int64_t> number, AmountReader::Unit unit) {
   if (unit.bytes == 0 || !number) return {};
-  return fmt::format("; the unit is {}: for that many bytes write {}", unit.word, *number / unit.bytes);
+  const int64_t units = *number / unit.bytes + (*number % unit.bytes == 0 ? 0 : 1);
+  return fmt::format("; the unit is {}: for that many bytes write {}", unit.word, units);
 }
 
 }  // namespace
@@ -77,7 +78,10 @@ std::optional<int64_t> AmountReader::mebibytes(const std::string& key, int64_t u
     const std::optional<int64_t> units = number(key, {"GiB", unit_bytes});
     if (!units) return std::nullopt;
     if (*units > kMaxUnits / (unit_bytes / kMebibyte)) {
-      refuse(key, fmt::format("{} GiB are more than {} MiB", *units, kMaxUnits));
+      refuse(key,
+             fmt::format("\"{}\" is {} GiB, more than {} MiB; write a number of GiB, or bytes with a binary suffix, "
+                         "such as 512Mi",
+                         *value, *units, kMaxUnits));
       return std::nullopt;
     }
     return *units * (unit_bytes / kMebibyte);

@@ -124,6 +124,10 @@ INSTANTIATE_TEST_SUITE_P(
             {{"huawei.com/Ascend910-5c.1cpu.16g", "1"}},
             "ascend partition 1 [model starts 910,Ascend910] [profile==vir05_1c_16g]"},
         Row{"static_bad", {{"huawei.com/Ascend910-c", "1"}}, "refused huawei.com/Ascend910-c: ...has this name"},
+        Row{"npu_without_a_chip", {{"huawei.com/npu", "1"}}, "refused huawei.com/npu: ...names no chip"},
+        Row{"old_910_memory",
+            {{"huawei.com/Ascend910", "1"}, {"huawei.com/Ascend910-memory", "2000"}},
+            "refused huawei.com/Ascend910-memory: ...huawei.com/Ascend910A-memory"},
         Row{"npu_core", {{"huawei.com/npu-core", "4"}}, "refused huawei.com/npu-core: ...huawei.com/Ascend<chip>"}}),
     name_of);
 

@@ -130,6 +130,7 @@ class ContainerReader {
         ask.selectors.push_back(std::move(selector));
       }
       check_chosen(*vendor, annotations_, ask, resources_.container, refusals_);
+      understood.explanation += passed_on(*vendor);
     }
     const auto taken = [&](const std::string& name) {
       return std::any_of(out_.form.asks.begin(), out_.form.asks.end(),
@@ -141,6 +142,18 @@ class ContainerReader {
     for (std::string& rounding : understood.roundings) out_.roundings.push_back(std::move(rounding));
     out_.environment.merge(understood.environment);
     out_.form.asks.push_back(std::move(ask));
+  }
+
+  // Wishes that the pod keeps for the vendor's driver.
+  [[nodiscard]] std::string passed_on(const catalog::RequestVendor& vendor) const {
+    std::string out;
+    const auto add = [&](const std::string& key, std::string_view meaning) {
+      const auto it = annotations_.find(key);
+      if (it != annotations_.end() && !it->second.empty()) out += fmt::format("; {}={}: {}", key, it->second, meaning);
+    };
+    for (const catalog::ChosenAnnotation& chosen : vendor.chosen) add(chosen.key, chosen.meaning);
+    for (const std::string& key : vendor.kept) add(key, "a wish, passed on");
+    return out;
   }
 
   void finish() {

@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"bytes", {{kMem, "16Gi"}}, "refused nvidia.com/gpumem: ...the unit is MiB; write 16384 (container main)"},
         Row{"bytes_up", {{kMem, "1025Ki"}}, "refused nvidia.com/gpumem: ...write 2"},
         Row{"few_bytes", {{kMem, "16Ki"}}, "refused nvidia.com/gpumem: ...the unit is MiB"},
-        Row{"decimal_bytes", {{kMem, "16G"}}, "refused nvidia.com/gpumem: ...write 15258"},
+        Row{"decimal_bytes", {{kMem, "16G"}}, "refused nvidia.com/gpumem: ...write 15259"},
         Row{"count_in_bytes", {{kGpu, "1Ki"}}, "refused nvidia.com/gpu: ...plain whole number"},
         Row{"cores_in_bytes", {{kCores, "1Ki"}}, "refused nvidia.com/gpucores: ...plain whole number"},
         Row{"percent_zero", {{kPct, "0"}, {kGpu, "1"}}, "refused nvidia.com/gpumem-percentage: ...1 to 100"},
@@ -112,6 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
             "refused nvidia.com/gpucore: ...nvidia.com/gpucores",
             {},
             {{kN + "gpucore", "1"}}},
+        Row{"misspelled_vgpu", {{kN + "vgpu", "1"}}, "refused nvidia.com/vgpu: ...nearest known one is nvidia.com/gpu"},
         Row{"shared", {{kN + "gpu.shared", "1"}}, "refused nvidia.com/gpu.shared: ...no stated share"},
         Row{"mig_shared",
             {{kN + "mig-1g.5gb.shared", "1"}},
@@ -274,7 +275,7 @@ TEST(NvidiaMode, MigIsTheSmallestPartitionThatHoldsTheMemory) {
   EXPECT_TRUE(one.starts_with("nvidia partition 2 [model|profile in ")) << one;
   EXPECT_NE(one.find("nvidia a100-sxm4-40gb|1g.10gb"), std::string::npos) << one;
   EXPECT_NE(one.find("nvidia h100 pcie|1g.10gb"), std::string::npos) << one;
-  EXPECT_EQ(one.find("+"), std::string::npos) << one;
+  EXPECT_EQ(one.find('+'), std::string::npos) << one;
   EXPECT_NE(said({{kMem, "3000"}, {kCores, "30"}}, mig).find("refused nvidia.com/gpucores"), std::string::npos);
   EXPECT_NE(said({{kGpu, "1"}}, mig).find("refused nvidia.com/gpu:"), std::string::npos);
   EXPECT_NE(said({{kMem, "2000000"}}, mig).find("no MIG partition of a known model"), std::string::npos);

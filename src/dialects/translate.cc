@@ -140,6 +140,7 @@ class Translator {
   Result<void> check_shape();
   [[nodiscard]] bool leave_alone(bool any_resource);
   void translate_containers();
+  void refuse_pod_resources();
   void translate_kai(const Wishes& wishes, std::vector<ContainerAsk>& asks);
   void translate(const Place& place, const ContainerAsk& ask);
   [[nodiscard]] ClaimForm form_of(const Place& place, const ContainerAsk& ask) const;
@@ -398,6 +399,21 @@ Result<void> Translator::check_shape() {
   return {};
 }
 
+// Kubernetes knows cpu, memory and hugepages there; a device would be lost.
+void Translator::refuse_pod_resources() {
+  Json* resources = member(spec(), "resources");
+  if (resources == nullptr) return;
+  for (const char* list : {"limits", "requests"}) {
+    for (const auto& [key, value] : texts_of(member(*resources, list))) {
+      if (!asks_for_device(rules_, key) || value == "0") continue;
+      out_.refusals.push_back({fmt::format("spec.resources.{}[{}]", list, key),
+                               fmt::format("\"{}\": resources of the pod hold no devices; write it in the "
+                                           "resources.limits of the container that uses them",
+                                           value)});
+    }
+  }
+}
+
 // A mirror pod runs already, and an ignored one belongs to another scheduler.
 bool Translator::leave_alone(bool any_resource) {
   const bool mirror = annotations_.contains("kubernetes.io/config.mirror");
@@ -466,6 +482,13 @@ void Translator::translate_containers() {
     any = any || !asks[i].form.asks.empty();
     translate(places_[i], asks[i]);
   }
+  if (const std::string scheduler = text_of(spec(), "schedulerName");
+      any && !scheduler.empty() && scheduler != "default-scheduler") {
+    out_.warnings.push_back(fmt::format(
+        "schedulerName: \"{}\": Heddle chooses the devices and the node, and the scheduler that the pod names "
+        "binds it: that one must run, and honour ResourceClaims; remove schedulerName for kube-scheduler",
+        scheduler));
+  }
   if (const std::string node = text_of(spec(), "nodeName"); !node.empty() && any) {
     out_.refusals.push_back(
         {"spec.nodeName", fmt::format("a pod that names its node passes by the scheduler and gets no device; write "
@@ -481,6 +504,7 @@ Result<Translation> Translator::run() {
       std::any_of(places_.begin(), places_.end(), [&](const Place& place) { return !place.resources.empty(); });
   if (leave_alone(any_resource)) return std::move(out_);
   read_earlier_pass();
+  refuse_pod_resources();
   // A pod whose only request is a resource name in an annotation would start without any device.
   if (any_resource || !requests_.empty() || has_kai_annotation(annotations_) ||
       has_misplaced_resource(rules_, annotations_)) {

@@ -303,7 +303,40 @@ TEST(Translate, WishesThatNobodyKnowsAreWarnedAbout) {
 TEST(Translate, PodsOfOtherSchedulersAreTranslatedToo) {
   Json before = pod({container("main", {{"volcano.sh/vgpu-number", "1"}})});
   before["spec"]["schedulerName"] = "volcano";
-  EXPECT_EQ(translate(before).requests.size(), 1U);
+  const Translation translated = translate(before);
+  EXPECT_EQ(translated.requests.size(), 1U);
+  ASSERT_EQ(translated.warnings.size(), 1U);  // who binds it is told, because that one has to honour claims
+  EXPECT_NE(translated.warnings[0].find("\"volcano\""), std::string::npos);
+  before["spec"]["schedulerName"] = "default-scheduler";
+  EXPECT_TRUE(translate(before).warnings.empty());
+  Json plain = pod({container("main", {{"cpu", "1"}})});
+  plain["spec"]["schedulerName"] = "volcano";
+  EXPECT_TRUE(translate(plain).warnings.empty());
+}
+
+TEST(Translate, WishesThatThePodKeepsAreExplained) {
+  Json before = pod({container("main", {{"metax-tech.com/sgpu", "1"}, {"metax-tech.com/vmemory", "4"}})});
+  before["metadata"]["annotations"]["metax-tech.com/sgpu-qos-policy"] = "burst-share";
+  before["metadata"]["annotations"]["metax-tech.com/sgpu-topology-aware"] = "true";
+  const Translation t = translate(before);
+  ASSERT_EQ(t.explanations.size(), 1U);
+  EXPECT_NE(t.explanations[0].find("metax-tech.com/sgpu-qos-policy=burst-share: how the vendor's driver shares"),
+            std::string::npos);
+  EXPECT_NE(t.explanations[0].find("metax-tech.com/sgpu-topology-aware=true: a wish"), std::string::npos);
+}
+
+// Kubernetes has cpu, memory and hugepages there; a device would be lost without a word.
+TEST(Translate, DevicesAmongThePodsOwnResourcesAreRefused) {
+  for (const char* list : {"limits", "requests"}) {
+    Json before = pod({container("main", {{"cpu", "1"}})});
+    before["spec"]["resources"][list] = Json{{"cpu", "2"}, {"google.com/tpu", 4}};
+    const Translation t = translate(before);
+    ASSERT_EQ(t.refusals.size(), 1U);
+    EXPECT_EQ(t.refusals[0].field, fmt::format("spec.resources.{}[google.com/tpu]", list));
+    EXPECT_NE(t.refusals[0].message.find("resources.limits of the container"), std::string::npos);
+    before["spec"]["resources"][list] = Json{{"cpu", "2"}, {"google.com/tpu", "0"}};
+    EXPECT_TRUE(translate(before).refusals.empty());
+  }
 }
 
 TEST(Translate, AnIgnoredPodIsLeftAloneUntilTold) {
