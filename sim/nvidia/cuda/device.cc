@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cuda/driver.h"
+#include "state/mig.h"
 
 namespace nvsim {
 namespace {
@@ -69,12 +70,13 @@ const std::map<int, int>& fixed_attributes() {
   return values;
 }
 
-int attribute(Card& card, CUdevice_attribute which) {
+int attribute(Device& device, CUdevice_attribute which) {
+  Card& card = *device.card;
   const CardConfig& config = card.config();
   const auto number = [](std::uint32_t value) { return static_cast<int>(value); };
   switch (which) {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      return number(config.sms);
+      return number(device_sms(device));
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
       return number(config.cc_major);
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
@@ -120,14 +122,17 @@ CUuuid uuid_bytes(const char* text) {
 
 CUresult get_uuid(CUuuid* out, CUdevice ordinal) {
   return with_device(ordinal, out, [&](Device& device) {
-    *out = uuid_bytes(device.card->config().uuid);
+    Card& card = *device.card;
+    *out = card.gpu_instance() < 0
+               ? uuid_bytes(card.config().uuid)
+               : uuid_bytes(mig_uuid(card.config(), card.gpu_instance(), card.compute_instance()).c_str());
     return CUDA_SUCCESS;
   });
 }
 
 CUresult total_memory(std::uint64_t* out, CUdevice ordinal) {
   return with_device(ordinal, out, [&](Device& device) {
-    *out = usable_bytes(device.card->config());
+    *out = usable_bytes(device);
     return CUDA_SUCCESS;
   });
 }
@@ -171,7 +176,12 @@ CUresult cuDeviceGetName(char* name, int length, CUdevice ordinal) {
     if (length <= 0) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    std::snprintf(name, static_cast<std::size_t>(length), "%s", device.card->config().name);
+    nvsim::Card& card = *device.card;
+    std::string text = card.config().name;
+    if (card.gpu_instance() >= 0) {
+      text += std::string(" MIG ") + nvsim::profile_of(card.state(), card.gpu_instance()).name;
+    }
+    std::snprintf(name, static_cast<std::size_t>(length), "%s", text.c_str());
     return CUDA_SUCCESS;
   });
 }
@@ -205,7 +215,7 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice ord
     if (which <= 0 || which >= CU_DEVICE_ATTRIBUTE_MAX) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    *value = nvsim::attribute(*device.card, which);
+    *value = nvsim::attribute(device, which);
     return CUDA_SUCCESS;
   });
 }

@@ -8,9 +8,12 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <iterator>
+#include <optional>
 #include <string_view>
 
 #include "cuda/pool.h"
+#include "state/mig.h"
 
 namespace nvsim {
 namespace {
@@ -35,8 +38,48 @@ std::vector<Card*> ordered_cards(MachineView& view) {
   return cards;
 }
 
-// One entry of CUDA_VISIBLE_DEVICES: an index, or the beginning of a UUID that fits one card. MIG names fit none, as
-// on cards with the mode off.
+// A compute instance that this process may use.
+struct Instance {
+  Card* card = nullptr;
+  int gpu = -1;
+  int compute = -1;
+};
+
+std::vector<Instance> instances_of(Card& card) {
+  std::vector<Instance> found;
+  const Card::Lock lock(card);
+  const CardState& state = card.state();
+  for (int gpu = 0; gpu < kMaxGpuInstances; ++gpu) {
+    for (int compute = 0; compute < kMaxComputeInstances; ++compute) {
+      if (has_compute_instance(state, gpu, compute) && may_use(card.folder(), card.config(), gpu, compute)) {
+        found.push_back({&card, gpu, compute});
+      }
+    }
+  }
+  return found;
+}
+
+bool is_partitioned(Card* card) {
+  return __atomic_load_n(&card->state().mig.current, __ATOMIC_RELAXED) != 0;
+}
+
+// "MIG-<uuid>", or as before R470 "MIG-GPU-<uuid of the card>/<gpu instance>/<compute instance>".
+std::optional<Instance> instance_of_entry(const std::vector<Card*>& cards, const std::string& entry) {
+  for (Card* card : cards) {
+    for (const Instance& one : is_partitioned(card) ? instances_of(*card) : std::vector<Instance>()) {
+      const CardConfig& config = card->config();
+      const std::string old =
+          std::string("MIG-") + config.uuid + "/" + std::to_string(one.gpu) + "/" + std::to_string(one.compute);
+      if (strcasecmp(entry.c_str(), mig_uuid(config, one.gpu, one.compute).c_str()) == 0 ||
+          strcasecmp(entry.c_str(), old.c_str()) == 0) {
+        return one;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+// One entry of CUDA_VISIBLE_DEVICES: an index, or the beginning of a UUID that fits one card.
 Card* card_of_entry(const std::vector<Card*>& cards, std::string_view entry) {
   std::size_t index = 0;
   const auto result = std::from_chars(entry.data(), entry.data() + entry.size(), index);
@@ -57,12 +100,30 @@ Card* card_of_entry(const std::vector<Card*>& cards, std::string_view entry) {
   return found;
 }
 
+// A process has one instance at most, and beside it no card: as the driver, the first one that is named or found.
+std::vector<Card*> only(const Instance& instance) {
+  instance.card->choose_instance(instance.gpu, instance.compute);
+  return {instance.card};
+}
+
+// What is seen where nothing is named: the cards that are whole, else the first instance.
+std::vector<Card*> unnamed(const std::vector<Card*>& cards) {
+  std::vector<Card*> whole;
+  std::copy_if(cards.begin(), cards.end(), std::back_inserter(whole), [](Card* card) { return !is_partitioned(card); });
+  for (auto card = cards.begin(); whole.empty() && card != cards.end(); ++card) {
+    if (const std::vector<Instance> found = instances_of(**card); !found.empty()) {
+      return only(found.front());
+    }
+  }
+  return whole;
+}
+
 // As the real driver: the list ends at the first entry that names no card, and a card named twice is none at all.
 std::vector<Card*> visible_cards(MachineView& view) {
   std::vector<Card*> cards = ordered_cards(view);
   const char* variable = getenv("CUDA_VISIBLE_DEVICES");
   if (variable == nullptr) {
-    return cards;
+    return unnamed(cards);
   }
   std::vector<Card*> visible;
   std::string_view rest = variable;
@@ -70,7 +131,16 @@ std::vector<Card*> visible_cards(MachineView& view) {
     const std::size_t comma = std::min(rest.find(','), rest.size());
     std::string_view entry = rest.substr(0, comma);
     entry.remove_prefix(std::min(entry.find_first_not_of(' '), entry.size()));
+    if (entry.starts_with("MIG-") || entry.starts_with("mig-")) {
+      const auto instance = instance_of_entry(cards, std::string(entry));
+      return instance ? only(*instance) : visible;
+    }
     Card* card = card_of_entry(cards, entry);
+    if (card != nullptr && is_partitioned(card)) {
+      // A card that is cut stands for its first instance, where it comes first.
+      const std::vector<Instance> found = visible.empty() ? instances_of(*card) : std::vector<Instance>();
+      return found.empty() ? visible : only(found.front());
+    }
     if (card == nullptr) {
       break;
     }
@@ -152,8 +222,12 @@ CUresult current_context(Context*& context) {
   return driver().contexts.contains(context) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-std::uint64_t usable_bytes(const CardConfig& config) {
-  return config.memory_bytes - config.memory_reserved_bytes;
+std::uint64_t usable_bytes(Device& device) {
+  return device.card->usable_bytes(device.card->gpu_instance());
+}
+
+std::uint32_t device_sms(Device& device) {
+  return device.card->sms(device.card->gpu_instance(), device.card->compute_instance());
 }
 
 CUresult charge_up_to(Device& device, std::uint64_t bytes, std::uint64_t& taken) {
@@ -162,8 +236,8 @@ CUresult charge_up_to(Device& device, std::uint64_t bytes, std::uint64_t& taken)
   if (!lock.ok() || !card.attach()) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  const std::uint64_t used = card.used_bytes();
-  const std::uint64_t usable = usable_bytes(card.config());
+  const std::uint64_t used = card.used_bytes(card.gpu_instance());
+  const std::uint64_t usable = usable_bytes(device);
   taken = std::min(bytes, usable - std::min(used, usable)) / kGranularity * kGranularity;
   card.slot().memory_bytes += taken;
   return CUDA_SUCCESS;
@@ -175,8 +249,8 @@ CUresult charge(Device& device, std::uint64_t bytes) {
   if (!lock.ok() || !card.attach()) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  const std::uint64_t used = card.used_bytes();
-  const std::uint64_t usable = usable_bytes(card.config());
+  const std::uint64_t used = card.used_bytes(card.gpu_instance());
+  const std::uint64_t usable = usable_bytes(device);
   if (used > usable || bytes > usable - used) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -198,8 +272,8 @@ CUresult memory_info(Device& device, std::uint64_t& free, std::uint64_t& total) 
   if (!lock.ok()) {
     return CUDA_ERROR_UNKNOWN;
   }
-  total = usable_bytes(card.config());
-  free = total - std::min(total, card.used_bytes());
+  total = usable_bytes(device);
+  free = total - std::min(total, card.used_bytes(card.gpu_instance()));
   return CUDA_SUCCESS;
 }
 

@@ -130,8 +130,9 @@ CUresult charge_up_to(Device& device, std::uint64_t bytes, std::uint64_t& taken)
 void uncharge(Device& device, std::uint64_t bytes);
 // Free and total as cuMemGetInfo has them.
 CUresult memory_info(Device& device, std::uint64_t& free, std::uint64_t& total);
-// What programs can have of a card at most.
-std::uint64_t usable_bytes(const CardConfig& config);
+// What programs can have of a device at most, and its multiprocessors: of the card, or of the instance of it.
+std::uint64_t usable_bytes(Device& device);
+std::uint32_t device_sms(Device& device);
 
 // Host memory behind a range of device addresses; pages exist only once written. 0: none left.
 CUdeviceptr map_addresses(std::uint64_t span, bool low);

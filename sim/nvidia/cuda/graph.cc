@@ -298,7 +298,7 @@ CUresult graph_costs(const Graph& graph, const Card& card, std::vector<Cost>& co
 }
 
 Cost total_cost(const std::vector<Cost>& costs, const std::vector<std::vector<std::size_t>>& before, const Card& card) {
-  const auto sms = static_cast<std::int64_t>(const_cast<Card&>(card).config().sms);
+  const auto sms = static_cast<std::int64_t>(const_cast<Card&>(card).sms(card.gpu_instance(), card.compute_instance()));
   std::vector<std::int64_t> end(costs.size(), 0);
   Cost whole;
   std::int64_t area = 0;

@@ -43,7 +43,7 @@ CUresult launch_cost(const Kernel* kernel, const unsigned grid[3], const unsigne
   if (blocks == 0 || threads == 0 || threads > 1024) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const std::uint32_t sms = const_cast<Card&>(card).config().sms;
+  const std::uint32_t sms = const_cast<Card&>(card).sms(card.gpu_instance(), card.compute_instance());
   cost.sms = static_cast<std::uint32_t>(std::min<std::uint64_t>(kernel->sms != 0 ? kernel->sms : blocks, sms));
   const std::uint64_t resident = std::max<std::uint64_t>(1, std::max<std::uint64_t>(1, kThreadsPerSm / threads) * sms);
   const std::uint64_t waves = kernel->per_wave ? (blocks + resident - 1) / resident : 1;

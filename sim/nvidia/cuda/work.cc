@@ -21,7 +21,8 @@ void sleep_ns(std::int64_t duration) {
 std::int64_t sleep_time(Card& card, int queue, std::uint64_t position, std::int64_t now) {
   const CardState& state = card.state();
   const std::int64_t work = earliest_end(state, card.slot_index(), queue, position) - now;
-  const bool others = state.schedule.current >= 0 && state.schedule.current != card.slot_index();
+  const Schedule& schedule = card.gpu_instance() < 0 ? state.schedule : state.mig_schedules[card.gpu_instance()];
+  const bool others = schedule.current >= 0 && schedule.current != card.slot_index();
   return std::clamp(work, others ? kOthersSleep : kShortestSleep, kLongestSleep);
 }
 
@@ -112,7 +113,7 @@ CUresult queue_kernel(Stream& stream, std::int64_t duration_ns, std::uint32_t sm
   Item item = {};
   item.kind = ItemKind::kKernel;
   item.remaining_ns = std::max<std::int64_t>(1, duration_ns);
-  item.sms = std::clamp(sms, 1U, stream.context->device->card->config().sms);
+  item.sms = std::clamp(sms, 1U, device_sms(*stream.context->device));
   std::uint64_t position = 0;
   return queue_item(stream, item, position);
 }

@@ -1,8 +1,10 @@
 // What a card is: identity, place, and what it can do.
 #include <cstdio>
 #include <cstring>
+#include <string>
 
 #include "nvml/library.h"
+#include "state/mig.h"
 
 namespace nvsim {
 namespace {
@@ -69,9 +71,16 @@ using nvsim::CardConfig;
 using nvsim::with_card;
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char* name, unsigned int length) {
+  if (const nvsim::CardAnswer one = nvsim::nvml_card(device); one.gpu >= 0) {
+    const std::string profile = nvsim::profile_of(one.card->state(), one.gpu).name;
+    return nvsim::answer_text(name, length, one.card->config().name + (" MIG " + profile));
+  }
   return nvsim::config_text(device, name, length, &CardConfig::name);
 }
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid, unsigned int length) {
+  if (const nvsim::CardAnswer one = nvsim::nvml_card(device); one.gpu >= 0) {
+    return nvsim::answer_text(uuid, length, nvsim::mig_uuid(one.card->config(), one.gpu, one.compute));
+  }
   return nvsim::config_text(device, uuid, length, &CardConfig::uuid);
 }
 nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char* serial, unsigned int length) {

@@ -5,9 +5,13 @@
 #include <atomic>
 #include <cerrno>
 #include <ctime>
+#include <map>
+#include <memory>
 #include <mutex>
+#include <tuple>
 
 #include "state/fork_mark.h"
+#include "state/mig.h"
 
 namespace nvsim {
 namespace {
@@ -19,6 +23,8 @@ struct Library {
   std::atomic<MachineView*> view{nullptr};
   MachineView* opened = nullptr;
   unsigned int references = 0;
+  std::mutex handles_mutex;
+  std::map<std::tuple<Card*, int, int>, std::unique_ptr<InstanceHandle>> handles;
 };
 
 Library& library() {
@@ -110,7 +116,38 @@ CardAnswer nvml_card(nvmlDevice_t device) {
       return {card.get(), NVML_SUCCESS};
     }
   }
+  if (const InstanceHandle* instance = find_instance_handle(device); instance != nullptr && instance->compute >= 0) {
+    if (instance->card->lost()) {
+      return {nullptr, NVML_ERROR_GPU_IS_LOST};
+    }
+    const Card::Lock lock(*instance->card);
+    if (!has_compute_instance(instance->card->state(), instance->gpu, instance->compute)) {
+      return {nullptr, NVML_ERROR_INVALID_ARGUMENT};
+    }
+    return {instance->card, NVML_SUCCESS, instance->gpu, instance->compute};
+  }
   return {nullptr, NVML_ERROR_INVALID_ARGUMENT};
+}
+
+InstanceHandle* instance_handle(Card& card, int gpu, int compute) {
+  Library& self = library();
+  const std::lock_guard guard(self.handles_mutex);
+  auto& handle = self.handles[{&card, gpu, compute}];
+  if (handle == nullptr) {
+    handle = std::make_unique<InstanceHandle>(InstanceHandle{&card, gpu, compute});
+  }
+  return handle.get();
+}
+
+const InstanceHandle* find_instance_handle(const void* handle) {
+  Library& self = library();
+  const std::lock_guard guard(self.handles_mutex);
+  for (const auto& [place, known] : self.handles) {
+    if (known.get() == handle) {
+      return known.get();
+    }
+  }
+  return nullptr;
 }
 
 nvmlDevice_t nvml_handle(const Card& card) {
@@ -177,6 +214,10 @@ const char* nvmlErrorString(nvmlReturn_t result) {
       return "GPU is lost";
     case NVML_ERROR_LIB_RM_VERSION_MISMATCH:
       return "Driver/library version mismatch";
+    case NVML_ERROR_RESET_REQUIRED:
+      return "GPU requires reset";
+    case NVML_ERROR_INSUFFICIENT_RESOURCES:
+      return "Insufficient Resources";
     case NVML_ERROR_IN_USE:
       return "In use by another client";
     case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:

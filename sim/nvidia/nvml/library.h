@@ -17,10 +17,27 @@ MachineView* nvml_machine();
 struct CardAnswer {
   Card* card = nullptr;
   nvmlReturn_t code = NVML_ERROR_UNINITIALIZED;
+  // Of a handle of a MIG device; -1: of the card. What an instance has not of its own is answered for its card.
+  int gpu = -1;
+  int compute = -1;
 };
 CardAnswer nvml_card(nvmlDevice_t device);
 
 nvmlDevice_t nvml_handle(const Card& card);
+
+// An instance of a card behind a handle: compute -1 is a GPU instance. The handle of a MIG device and of its compute
+// instance are the same object.
+struct InstanceHandle {
+  Card* card = nullptr;
+  int gpu = -1;
+  int compute = -1;
+};
+// The one handle of that instance.
+InstanceHandle* instance_handle(Card& card, int gpu, int compute);
+// Null: not a handle that was given out.
+const InstanceHandle* find_instance_handle(const void* handle);
+
+nvmlReturn_t mig_device_by_uuid(const char* uuid, nvmlDevice_t* device);
 
 // Runs `body(Card&)` after the checks; with_locked_card(Card&, now) also holds the card.
 template <typename Body>

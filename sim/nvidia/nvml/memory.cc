@@ -72,18 +72,21 @@ using nvsim::with_card;
 using nvsim::with_locked_card;
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {
+  const int gpu = nvsim::nvml_card(device).gpu;
   return with_locked_card(device, [&](Card& card, std::int64_t) {
     if (memory == nullptr) {
       return NVML_ERROR_INVALID_ARGUMENT;
     }
-    memory->total = card.config().memory_bytes;
-    memory->used = card.used_bytes() + card.config().memory_reserved_bytes;
+    // An instance has its memory to the last byte; what driver and firmware keep is the card's.
+    memory->total = gpu >= 0 ? card.usable_bytes(gpu) : card.config().memory_bytes;
+    memory->used = gpu >= 0 ? card.used_bytes(gpu) : card.used_bytes() + card.config().memory_reserved_bytes;
     memory->free = memory->total - memory->used;
     return NVML_SUCCESS;
   });
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t* memory) {
+  const int gpu = nvsim::nvml_card(device).gpu;
   return with_locked_card(device, [&](Card& card, std::int64_t) {
     if (memory == nullptr) {
       return NVML_ERROR_INVALID_ARGUMENT;
@@ -91,9 +94,9 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t* me
     if (memory->version != nvsim::struct_version<nvmlMemory_v2_t>(2)) {
       return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     }
-    memory->total = card.config().memory_bytes;
-    memory->reserved = card.config().memory_reserved_bytes;
-    memory->used = card.used_bytes();
+    memory->total = gpu >= 0 ? card.usable_bytes(gpu) : card.config().memory_bytes;
+    memory->reserved = gpu >= 0 ? 0 : card.config().memory_reserved_bytes;
+    memory->used = gpu >= 0 ? card.used_bytes(gpu) : card.used_bytes();
     memory->free = memory->total - memory->reserved - memory->used;
     return NVML_SUCCESS;
   });
@@ -115,6 +118,9 @@ nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t* 
 
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t* utilization) {
   return with_locked_card(device, [&](Card& card, std::int64_t now) {
+    if (card.state().mig.current != 0) {
+      return NVML_ERROR_NOT_SUPPORTED;
+    }
     if (utilization == nullptr) {
       return NVML_ERROR_INVALID_ARGUMENT;
     }

@@ -20,28 +20,33 @@ void for_each_process(Card& card, Use use) {
   }
 }
 
-void fill(nvmlProcessInfo_v1_t& info, unsigned int pid, unsigned long long memory) {
+void fill(nvmlProcessInfo_v1_t& info, unsigned int pid, const ProcessSlot& slot) {
   info.pid = pid;
-  info.usedGpuMemory = memory;
+  info.usedGpuMemory = slot.memory_bytes;
 }
 
-void fill(nvmlProcessInfo_v2_t& info, unsigned int pid, unsigned long long memory) {
+void fill(nvmlProcessInfo_v2_t& info, unsigned int pid, const ProcessSlot& slot) {
   info.pid = pid;
-  info.usedGpuMemory = memory;
-  info.gpuInstanceId = info.computeInstanceId = 0xffffffffU;
+  info.usedGpuMemory = slot.memory_bytes;
+  info.gpuInstanceId = static_cast<unsigned int>(slot.gpu_instance);  // -1: all bits, which says none
+  info.computeInstanceId = static_cast<unsigned int>(slot.compute_instance);
 }
 
 // The sizing protocol: too small a buffer gets the needed count and INSUFFICIENT_SIZE.
 template <typename Info>
 nvmlReturn_t compute_processes(nvmlDevice_t device, unsigned int* count, Info* infos) {
+  const CardAnswer asked = nvml_card(device);  // of an instance: only its own
   return with_locked_card(device, [&](Card& card, std::int64_t) {
     if (count == nullptr || (*count > 0 && infos == nullptr)) {
       return NVML_ERROR_INVALID_ARGUMENT;
     }
     unsigned int found = 0;
     for_each_process(card, [&](const ProcessSlot& slot, unsigned int pid) {
+      if (asked.gpu >= 0 && (slot.gpu_instance != asked.gpu || slot.compute_instance != asked.compute)) {
+        return;
+      }
       if (found < *count) {
-        fill(infos[found], pid, slot.memory_bytes);
+        fill(infos[found], pid, slot);
       }
       ++found;
     });
@@ -118,7 +123,8 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProc
     unsigned int found = 0;
     nvsim::for_each_process(card, [&](const ProcessSlot& slot, unsigned int pid) {
       if (list->mode == 0 && list->procArray != nullptr && found < list->numProcArrayEntries) {
-        list->procArray[found] = {pid, slot.memory_bytes, 0xffffffffU, 0xffffffffU, 0};
+        list->procArray[found] = {pid, slot.memory_bytes, static_cast<unsigned int>(slot.gpu_instance),
+                                  static_cast<unsigned int>(slot.compute_instance), 0};
       }
       found += list->mode == 0 ? 1 : 0;
     });
@@ -131,6 +137,9 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProc
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t* samples,
                                              unsigned int* count, unsigned long long last_seen) {
   return with_locked_card(device, [&](Card& card, std::int64_t now) {
+    if (card.state().mig.current != 0) {
+      return NVML_ERROR_NOT_SUPPORTED;
+    }
     if (count == nullptr) {
       return NVML_ERROR_INVALID_ARGUMENT;
     }

@@ -109,6 +109,9 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) {
   if (uuid == nullptr) {
     return NVML_ERROR_INVALID_ARGUMENT;
   }
+  if (strncasecmp(uuid, "MIG-", 4) == 0) {
+    return nvsim::mig_device_by_uuid(uuid, device);
+  }
   return nvsim::find_card(device,
                           [&](nvsim::Card& card, unsigned int) { return strcasecmp(card.config().uuid, uuid) == 0; });
 }

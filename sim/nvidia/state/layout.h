@@ -12,7 +12,7 @@
 
 namespace nvsim {
 
-inline constexpr std::uint32_t kLayoutVersion = 2;
+inline constexpr std::uint32_t kLayoutVersion = 3;
 inline constexpr std::uint64_t kMachineMagic = 0x314c54434d49534eULL;  // "NSIMCTL1"
 inline constexpr std::uint64_t kCardMagic = 0x314452434d49534eULL;     // "NSIMCRD1"
 
@@ -25,6 +25,8 @@ inline constexpr int kBuckets = 32;  // history of utilisation
 inline constexpr std::int64_t kBucketNs = 100'000'000;
 inline constexpr int kFaultEvents = 64;
 inline constexpr int kMaxMigProfiles = 16;
+inline constexpr int kMaxGpuInstances = 15;     // of one card; the number of an instance follows from its placement
+inline constexpr int kMaxComputeInstances = 8;  // of one GPU instance
 
 // Locks on byte ranges beyond any file: the card's mutex, and one byte per process slot for liveness and for its pid.
 inline constexpr std::int64_t kMutexByte = 1LL << 40;
@@ -79,9 +81,11 @@ struct CardConfig {
   std::uint32_t temperature_idle, temperature_busy;
   std::uint32_t pcie_generation, pcie_width;
   std::uint32_t nvlinks, nvlink_version;
-  std::uint32_t nvswitch;  // 1: the links go to switches, so that every pair of cards is joined
-  std::uint32_t ecc;       // 1: the card has ECC memory
-  std::uint32_t mig;       // 1: the card can be partitioned
+  std::uint32_t nvswitch;      // 1: the links go to switches, so that every pair of cards is joined
+  std::uint32_t ecc;           // 1: the card has ECC memory
+  std::uint32_t mig;           // 1: the card can be partitioned
+  std::uint32_t mig_reset;     // 1: a change of the mode takes a reset (Ampere)
+  std::uint32_t mig_external;  // 1: that reset is not the driver's to do, as for a card passed through to a machine
   std::uint32_t mig_profile_count;
   std::uint64_t cpu_affinity[16];
   std::uint64_t memory_bytes;           // physical
@@ -139,10 +143,32 @@ struct Event {
   std::int64_t time_ns;
 };
 
+// What a card is cut into. An instance exists while its bit is set: that one store makes or ends it.
+struct ComputeInstance {
+  std::uint32_t slices;
+  std::uint32_t start;  // compute slice within the GPU instance
+};
+
+struct GpuInstance {
+  std::uint32_t profile;  // index in CardConfig::mig_profiles
+  std::uint32_t start, size;
+  std::uint32_t compute_mask;
+  ComputeInstance computes[kMaxComputeInstances];
+};
+
+struct Mig {
+  std::uint32_t current, pending;  // the mode
+  std::uint32_t instance_mask;
+  std::uint32_t reserved;
+  GpuInstance instances[kMaxGpuInstances];
+};
+
 // One process on one card. The owner alone writes the identity and the memory; whoever holds the card's mutex
 // advances the queues.
 struct ProcessSlot {
   std::uint32_t contexts;
+  std::int32_t gpu_instance;  // -1: the card as a whole
+  std::int32_t compute_instance;
   std::uint32_t reserved;
   std::uint64_t serial;  // unique per registration
   std::int64_t own_pid;  // in the process's own pid namespace
@@ -176,7 +202,9 @@ struct CardState {
   std::uint32_t reserved;
   CardConfig config;
   Faults faults;
-  Schedule schedule;
+  Schedule schedule;                         // of the processes that have the card as a whole
+  Schedule mig_schedules[kMaxGpuInstances];  // of those on a GPU instance: they run beside each other
+  Mig mig;
   std::uint64_t next_serial;
   std::uint64_t used_mask;  // bit n: slots[n] is a registered process; the one store that makes or ends it
   ProcessSlot slots[kMaxProcesses];

@@ -12,6 +12,7 @@
 #include <ctime>
 #include <tuple>
 
+#include "state/mig.h"
 #include "state/schedule.h"
 
 namespace nvsim {
@@ -186,7 +187,12 @@ bool Card::attach() {
     return true;
   }
   CardState& card = state();
+  const bool there =
+      gpu_instance_ < 0 ? card.mig.current == 0 : has_compute_instance(card, gpu_instance_, compute_instance_);
   const int index = std::countr_one(card.used_mask);
+  if (!there) {
+    return false;
+  }
   if (index >= kMaxProcesses || !take_alive_lock(index)) {
     return false;
   }
@@ -195,6 +201,8 @@ bool Card::attach() {
   slot.own_pid = getpid();
   slot.pid_namespace = own_pid_namespace();
   slot.contexts = 0;
+  slot.gpu_instance = gpu_instance_;
+  slot.compute_instance = compute_instance_;
   slot.memory_bytes = 0;
   slot.busy_ns = 0;
   slot.kernels = 0;
@@ -225,6 +233,24 @@ std::uint64_t Card::used_bytes() {
     sum += state().slots[std::countr_zero(left)].memory_bytes;
   }
   return sum;
+}
+
+std::uint64_t Card::used_bytes(int gpu_instance) {
+  std::uint64_t sum = 0;
+  for (std::uint64_t left = state().used_mask; left != 0; left &= left - 1) {
+    const ProcessSlot& process = state().slots[std::countr_zero(left)];
+    sum += process.gpu_instance == gpu_instance ? process.memory_bytes : 0;
+  }
+  return sum;
+}
+
+std::uint64_t Card::usable_bytes(int gpu_instance) {
+  return gpu_instance < 0 ? config().memory_bytes - config().memory_reserved_bytes
+                          : profile_of(state(), gpu_instance).memory_mib << 20U;
+}
+
+std::uint32_t Card::sms(int gpu_instance, int compute_instance) {
+  return gpu_instance < 0 ? config().sms : compute_sms(state(), gpu_instance, compute_instance);
 }
 
 std::int64_t Card::pid_of(int slot) {

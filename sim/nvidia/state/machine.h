@@ -81,15 +81,27 @@ class Card {
     std::int64_t now_ = 0;
   };
 
-  // Registers this process (idempotent). False: the card has no slot left. Caller holds the lock.
+  // The instance that this process has of the card; before attach().
+  void choose_instance(int gpu, int compute) { gpu_instance_ = gpu, compute_instance_ = compute; }
+  int gpu_instance() const { return gpu_instance_; }
+  int compute_instance() const { return compute_instance_; }
+  // Registers this process (idempotent). False: the card has no slot left, or its instance is gone. Caller holds the
+  // lock.
   bool attach();
   // Ends the registration. Caller holds the lock.
   void detach();
   // This process's slot, -1 before attach().
   int slot_index() const { return slot_; }
   ProcessSlot& slot() { return state().slots[slot_]; }
-  // Memory in use by processes. Caller holds the lock.
+  // Memory in use by processes, of the whole card or of one instance. Caller holds the lock.
   std::uint64_t used_bytes();
+  std::uint64_t used_bytes(int gpu_instance);
+  // What programs can have: of the card, or of an instance of it.
+  std::uint64_t usable_bytes(int gpu_instance);
+  // Multiprocessors of the card, or of a compute instance of it.
+  std::uint32_t sms(int gpu_instance, int compute_instance);
+  // The folder of the state file, such as /dev.
+  std::string folder() const { return file_.path().substr(0, file_.path().rfind('/')); }
   // The pid of a slot's process as this process sees it, 0: it lies outside this pid namespace. Caller holds the lock.
   std::int64_t pid_of(int slot);
   // Waits while the card hangs, then tells whether it is lost.
@@ -105,6 +117,8 @@ class Card {
   std::mutex mutex_;
   SharedFile file_;
   int slot_ = -1;
+  int gpu_instance_ = -1;
+  int compute_instance_ = -1;
   void* pin_ = nullptr;  // the mapping that keeps the liveness lock
   std::unique_ptr<PidHolder> pid_holder_;
 };

@@ -2,9 +2,32 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+
+#include "state/mig.h"
 
 namespace nvsim {
 namespace {
+
+// The processes that take turns: those of the whole card, or those of one GPU instance.
+struct Lane {
+  CardState& card;
+  Schedule& schedule;
+  int gpu_instance;
+  std::int64_t sms;
+};
+
+Lane lane_of(CardState& card, int gpu_instance) {
+  if (gpu_instance < 0 || gpu_instance >= kMaxGpuInstances) {
+    return {card, card.schedule, -1, card.config.sms};
+  }
+  return {card, card.mig_schedules[gpu_instance], gpu_instance, profile_of(card, gpu_instance).multiprocessors};
+}
+
+const Schedule& schedule_of(const CardState& card, int slot) {
+  const int instance = card.slots[slot].gpu_instance;
+  return instance < 0 || instance >= kMaxGpuInstances ? card.schedule : card.mig_schedules[instance];
+}
 
 struct Active {
   Item* item;
@@ -76,9 +99,10 @@ bool has_something_due(ProcessSlot& slot) {
   return false;
 }
 
-bool runnable(CardState& card, int index) {
+bool runnable(const Lane& lane, int index) {
+  CardState& card = lane.card;
   ActiveList active;
-  if ((card.used_mask >> index & 1U) == 0) {
+  if ((card.used_mask >> index & 1U) == 0 || card.slots[index].gpu_instance != lane.gpu_instance) {
     return false;
   }
   return collect(card.slots[index], active) > 0 ||
@@ -86,10 +110,10 @@ bool runnable(CardState& card, int index) {
 }
 
 // The next slot with work after `from` in the round; `from` itself comes last. -1: none has work.
-int next_runnable(CardState& card, int from) {
+int next_runnable(const Lane& lane, int from) {
   for (int step = 1; step <= kMaxProcesses; ++step) {
     const int index = (from + step + kMaxProcesses) % kMaxProcesses;
-    if (runnable(card, index)) {
+    if (runnable(lane, index)) {
       return index;
     }
   }
@@ -106,8 +130,9 @@ void bill(Bucket* buckets, std::int64_t start, std::int64_t busy) {
   bucket.busy_ns += busy;
 }
 
-void give_card(CardState& card, int next) {
-  Schedule& schedule = card.schedule;
+void give_card(const Lane& lane, int next) {
+  CardState& card = lane.card;
+  Schedule& schedule = lane.schedule;
   const bool other = schedule.resident != next || schedule.resident_serial != card.slots[next].serial;
   const bool first = schedule.resident < 0;
   schedule.switch_until_ns = schedule.now_ns + (other && !first ? card.config.switch_ns : 0);
@@ -122,8 +147,9 @@ std::int64_t bucket_end(std::int64_t now) {
 }
 
 // Runs the current slot's kernels side by side up to `limit` or the first end among them.
-void run_current(CardState& card, std::int64_t limit) {
-  Schedule& schedule = card.schedule;
+void run_current(const Lane& lane, std::int64_t limit) {
+  CardState& card = lane.card;
+  Schedule& schedule = lane.schedule;
   ProcessSlot& slot = card.slots[schedule.current];
   if (card.config.gated_events != 0) {
     settle(slot, schedule.now_ns);
@@ -138,7 +164,7 @@ void run_current(CardState& card, std::int64_t limit) {
     demand += active[static_cast<std::size_t>(index)].item->sms;
   }
   // When the kernels together want more SMs than there are, each gets its part and takes longer.
-  const std::int64_t sms = std::max<std::int64_t>(1, card.config.sms);
+  const std::int64_t sms = std::max<std::int64_t>(1, lane.sms);
   const std::int64_t scale = std::max(demand, sms);
   std::int64_t step = std::max<std::int64_t>(1, limit - schedule.now_ns);
   for (int index = 0; index < count; ++index) {
@@ -159,30 +185,28 @@ void run_current(CardState& card, std::int64_t limit) {
 }
 
 // Makes sure that the right slot has the card. False: nobody has work.
-bool choose(CardState& card) {
-  Schedule& schedule = card.schedule;
-  const bool has_work = schedule.current >= 0 && runnable(card, schedule.current);
+bool choose(const Lane& lane) {
+  Schedule& schedule = lane.schedule;
+  const bool has_work = schedule.current >= 0 && runnable(lane, schedule.current);
   if (has_work && schedule.now_ns < schedule.slice_end_ns) {
     return true;
   }
-  const int next = next_runnable(card, schedule.current < 0 ? schedule.resident : schedule.current);
+  const int next = next_runnable(lane, schedule.current < 0 ? schedule.resident : schedule.current);
   if (next < 0) {
     schedule.current = -1;
     return false;
   }
-  give_card(card, next);
+  give_card(lane, next);
   return true;
 }
 
-}  // namespace
-
-void advance(CardState& card, std::int64_t now) {
-  Schedule& schedule = card.schedule;
+void advance_lane(const Lane& lane, std::int64_t now) {
+  Schedule& schedule = lane.schedule;
   if (schedule.now_ns > now) {
     schedule.now_ns = now;  // the files are older than the last boot
   }
   while (schedule.now_ns < now) {
-    if (!choose(card)) {
+    if (!choose(lane)) {
       schedule.now_ns = now;
       return;
     }
@@ -192,7 +216,16 @@ void advance(CardState& card, std::int64_t now) {
       schedule.now_ns = end;
       continue;
     }
-    run_current(card, std::min({now, schedule.slice_end_ns, bucket_end(schedule.now_ns)}));
+    run_current(lane, std::min({now, schedule.slice_end_ns, bucket_end(schedule.now_ns)}));
+  }
+}
+
+}  // namespace
+
+void advance(CardState& card, std::int64_t now) {
+  advance_lane(lane_of(card, -1), now);
+  for (std::uint32_t left = card.mig.instance_mask; left != 0; left &= left - 1) {
+    advance_lane(lane_of(card, std::countr_zero(left)), now);
   }
 }
 
@@ -201,9 +234,10 @@ void push(CardState& card, int slot_index, int queue_index, const Item& item) {
   Queue& queue = slot.queues[queue_index];
   item_at(slot, queue_index, queue.tail) = item;
   queue.tail += 1;
-  const Schedule& schedule = card.schedule;
+  const Lane lane = lane_of(card, slot.gpu_instance);
+  const Schedule& schedule = lane.schedule;
   const bool others = card.config.gated_events != 0 && schedule.current >= 0 && schedule.current != slot_index &&
-                      runnable(card, schedule.current);
+                      runnable(lane, schedule.current);
   if (queue.tail - queue.head == 1 && !others) {
     settle(slot, schedule.now_ns);
   }
@@ -221,7 +255,7 @@ std::int64_t earliest_end(const CardState& card, int slot_index, int queue_index
     const Item& item = slot.items[queue_index][at % kQueueDepth];
     work += item.kind == ItemKind::kKernel ? item.remaining_ns : 0;
   }
-  return card.schedule.now_ns + work;
+  return schedule_of(card, slot_index).now_ns + work;
 }
 
 unsigned busy_percent(const Bucket* buckets, std::int64_t now, std::int64_t window) {

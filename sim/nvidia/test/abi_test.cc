@@ -95,7 +95,7 @@ TEST_F(AbiTest, WhatIsNotModelledSaysSo) {
                                                                                        CU_STREAM_CAPTURE_MODE_GLOBAL),
             CUDA_ERROR_NOT_SUPPORTED);
   nvmlGpuInstance_t instance = nullptr;
-  EXPECT_EQ(NVML(nvmlDeviceCreateGpuInstance)(card(0), 19, &instance), NVML_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(NVML(nvmlDeviceCreateGpuInstance)(card(0), 19, &instance), NVML_ERROR_NOT_SUPPORTED) << "the mode is off";
 }
 
 TEST_F(AbiTest, IdentityOfACard) {

@@ -21,6 +21,7 @@ class ScheduleTest : public ::testing::Test {
     card_->config.switch_ns = 50'000;
     card_->schedule.current = card_->schedule.resident = -1;
     card_->used_mask = 0b11;
+    card_->slots[0].gpu_instance = card_->slots[1].gpu_instance = -1;
     card_->slots[0].serial = 1;
     card_->slots[1].serial = 2;
   }

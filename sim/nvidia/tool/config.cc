@@ -2,16 +2,19 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 
+#include "state/mig.h"
 #include "tool/fields.h"
 
 namespace nvsim {
 namespace {
 
-const std::set<std::string> model_fields = {"name",
+const std::set<std::string> kModelFields = {"name",
                                             "architecture",
                                             "compute-capability",
                                             "sms",
@@ -34,13 +37,15 @@ const std::set<std::string> model_fields = {"name",
                                             "ecc",
                                             "mig",
                                             "mig-profiles",
+                                            "mig-reset",
                                             "context-overhead",
                                             "slice",
                                             "switch-cost",
                                             "gated-events",
                                             "kernel"};
-const std::set<std::string> card_only_fields = {"model", "count", "uuid",      "serial",      "minor",
-                                                "pci",   "numa",  "pcie-root", "pcie-switch", "cpus"};
+const std::set<std::string> kCardOnlyFields = {"model",       "count", "uuid",     "serial",
+                                               "minor",       "pci",   "numa",     "pcie-root",
+                                               "pcie-switch", "cpus",  "mig-mode", "mig-instances"};
 
 struct Place {
   std::int64_t root = 0, pcie_switch = 0;
@@ -149,6 +154,31 @@ void read_profiles(const Fields& fields, const std::string& where, CardConfig& c
   card.mig_profile_count = static_cast<std::uint32_t>(list.size());
 }
 
+// "3g.40gb@4": what an administrator has made before.
+void read_instances(const Fields& fields, CardState& state) {
+  const YAML::Node list = fields.node("mig-instances");
+  if (fields.flag("mig-mode", false) || list) {
+    if (state.config.mig == 0) {
+      fields.fail("mig-mode", "is set for a card that cannot be partitioned; leave it out or set mig: true");
+    }
+    state.mig.current = state.mig.pending = 1;
+  }
+  for (std::size_t index = 0; list && index < list.size(); ++index) {
+    const std::string text = list[index].as<std::string>("");
+    const std::size_t at = text.find('@');
+    int made = -1;
+    for (std::uint32_t profile = 0; profile < state.config.mig_profile_count && at != std::string::npos; ++profile) {
+      if (text.substr(0, at) == state.config.mig_profiles[profile].name) {
+        made = make_instance(state, profile, static_cast<std::uint32_t>(std::atoi(text.c_str() + at + 1)));
+      }
+    }
+    if (made < 0) {
+      fields.fail("mig-instances", "'" + text + "' fits no free place; write a profile and its first slice: 1g.10gb@3");
+    }
+    make_compute_instance(state, made, profile_of(state, made).slices, 0);
+  }
+}
+
 void read_hardware(const Fields& fields, CardConfig& card) {
   const auto number = [&](const char* key, std::int64_t otherwise, std::int64_t low, std::int64_t high) {
     return static_cast<std::uint32_t>(fields.number(key, otherwise, low, high));
@@ -174,6 +204,12 @@ void read_hardware(const Fields& fields, CardConfig& card) {
   card.nvswitch = fields.flag("nvswitch", false) ? 1 : 0;
   card.ecc = fields.flag("ecc", true) ? 1 : 0;
   card.mig = fields.flag("mig", false) ? 1 : 0;
+  const std::string reset = fields.text("mig-reset", card.architecture == 7 ? "driver" : "none");
+  if (reset != "none" && reset != "driver" && reset != "external") {
+    fields.fail("mig-reset", "'" + reset + "' is unknown; write none, driver or external");
+  }
+  card.mig_reset = reset == "none" ? 0 : 1;
+  card.mig_external = reset == "external" ? 1 : 0;
   card.memory_bytes = static_cast<std::uint64_t>(fields.bytes("memory", 80LL << 30));
   card.memory_reserved_bytes = static_cast<std::uint64_t>(fields.bytes("reserved", 0));
   card.context_bytes = static_cast<std::uint64_t>(fields.bytes("context-overhead", 300LL << 20));
@@ -208,7 +244,7 @@ YAML::Node read_model(const Fields& fields, const std::string& folder) {
     fields.fail("model", "'" + name + "' is neither a ready-made model (" + model_names() + ") nor a file");
   }
   YAML::Node model = YAML::LoadFile(path);
-  Fields(model, path).only(model_fields);
+  Fields(model, path).only(kModelFields);
   return model;
 }
 
@@ -254,8 +290,8 @@ void read_place(const Fields& fields, Draft& draft, CardConfig& card) {
 
 void read_card(const YAML::Node& node, const std::string& where, Draft& draft) {
   const Fields own(node, where);
-  std::set<std::string> known = model_fields;
-  known.insert(card_only_fields.begin(), card_only_fields.end());
+  std::set<std::string> known = kModelFields;
+  known.insert(kCardOnlyFields.begin(), kCardOnlyFields.end());
   own.only(known);
   const Fields fields(node, where, read_model(own, draft.folder));
   const std::int64_t count = own.number("count", 1, 1, kMaxCards);
@@ -281,6 +317,11 @@ void read_card(const YAML::Node& node, const std::string& where, Draft& draft) {
       own.fail("count", "makes more than " + std::to_string(kMaxCards) + " cards; a machine has at most that many");
     }
     draft.config.cards.push_back(card);
+    // The state is large; what is read of it here is small.
+    const auto state = std::make_unique<CardState>();
+    state->config = card;
+    read_instances(own, *state);
+    draft.config.mig.push_back(state->mig);
   }
 }
 

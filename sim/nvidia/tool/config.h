@@ -11,6 +11,7 @@ namespace nvsim {
 struct MachineConfig {
   Machine machine = {};
   std::vector<CardConfig> cards;
+  std::vector<Mig> mig;  // of each card
 };
 
 // Either a machine or a message that names the field and the fix.

@@ -4,17 +4,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <map>
 #include <optional>
 
 #include "state/machine.h"
+#include "state/mig.h"
 #include "state/schedule.h"
 #include "tool/config.h"
 
@@ -30,6 +33,7 @@ constexpr const char* kHelp =
     "usage: nvsim create  --config cards.yaml (--root DIR | --dev DIR)   make the machine's files\n"
     "       nvsim show    (--root DIR | --dev DIR)                       cards, memory, processes, load\n"
     "       nvsim fault   (--root DIR | --dev DIR) --kind KIND [--card MINOR] [--value N]\n"
+    "       nvsim reset   (--root DIR | --dev DIR) [--card MINOR]        as a boot: MIG instances are gone\n"
     "       nvsim destroy (--root DIR | --dev DIR)                       remove the files\n"
     "kinds: init (every init fails; value: the NVML code, 9), lost, hang, xid (value: the XID), ecc (value: how many\n"
     "       uncorrectable errors), ecc-corrected, clear (card: its faults; without --card: also init)\n";
@@ -100,6 +104,38 @@ bool write_state(const std::string& path, Fill fill) {
   return rename(scratch.c_str(), path.c_str()) == 0;
 }
 
+bool show_instances(const std::string& folder, const CardConfig& card, const Mig& mig) {
+  for (int gpu = 0; gpu < kMaxGpuInstances; ++gpu) {
+    const bool there = (mig.instance_mask >> gpu & 1U) != 0;
+    if (there && (!show_capability(folder, card, gpu, -1) || !show_capability(folder, card, gpu, 0))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// /proc/driver/nvidia-caps/mig-minors, which names every instance that there could be.
+bool write_minors(const std::string& folder, const std::vector<CardConfig>& cards) {
+  const std::filesystem::path path =
+      std::filesystem::path(folder).parent_path() / "proc" / "driver" / "nvidia-caps" / "mig-minors";
+  std::error_code error;
+  std::filesystem::create_directories(path.parent_path(), error);
+  std::ofstream out(path);
+  out << "config 1\nmonitor 2\n";
+  for (const CardConfig& card : cards) {
+    for (int gpu = 0; card.mig != 0 && gpu < kMaxGpuInstances; ++gpu) {
+      for (int compute = -1; compute < kMaxComputeInstances; ++compute) {
+        out << "gpu" << card.minor << "/gi" << gpu;
+        if (compute >= 0) {
+          out << "/ci" << compute;
+        }
+        out << "/access " << capability_minor(card, gpu, compute) << "\n";
+      }
+    }
+  }
+  return static_cast<bool>(out.flush());
+}
+
 int create(const Options& options) {
   const std::string folder = folder_of(options);
   const auto config = options.values.find("config");
@@ -114,7 +150,8 @@ int create(const Options& options) {
   }
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  for (const CardConfig& card : loaded.config.cards) {
+  for (std::size_t index = 0; index < loaded.config.cards.size(); ++index) {
+    const CardConfig& card = loaded.config.cards[index];
     const std::string path = folder + "/nvidia" + std::to_string(card.minor);
     const bool made = write_state<CardState>(path, [&](CardState& state) {
       state.magic = kCardMagic;
@@ -123,10 +160,20 @@ int create(const Options& options) {
       state.schedule.current = -1;
       state.schedule.resident = -1;
       state.schedule.now_ns = monotonic_ns();
+      state.mig = loaded.config.mig[index];
+      for (Schedule& schedule : state.mig_schedules) {
+        schedule.current = schedule.resident = -1;
+        schedule.now_ns = state.schedule.now_ns;
+      }
     });
-    if (!made) {
+    if (!made || !show_instances(folder, card, loaded.config.mig[index])) {
       return fail(path + ": " + std::strerror(errno));
     }
+  }
+  const bool partitionable = std::any_of(loaded.config.cards.begin(), loaded.config.cards.end(),
+                                         [](const auto& card) { return card.mig != 0; });
+  if (partitionable && options.values.contains("root") && !write_minors(folder, loaded.config.cards)) {
+    return fail(folder + ": mig-minors cannot be written");
   }
   const std::string control = folder + "/nvidiactl";
   if (!write_state<Machine>(control, [&](Machine& machine) { machine = loaded.config.machine; })) {
@@ -146,6 +193,20 @@ void show_card(Card& card) {
               static_cast<unsigned long long>(config.memory_bytes >> 20U),
               static_cast<unsigned long long>(config.memory_reserved_bytes >> 20U), load,
               card.state().faults.lost != 0 ? "  LOST" : "", card.state().faults.hang != 0 ? "  HANGS" : "");
+  const Mig& mig = card.state().mig;
+  if (mig.current != 0 || mig.pending != 0) {
+    std::printf("  mig mode %u pending %u\n", mig.current, mig.pending);
+  }
+  for (int gpu = 0; gpu < kMaxGpuInstances; ++gpu) {
+    for (int compute = 0; compute < kMaxComputeInstances && has_instance(card.state(), gpu); ++compute) {
+      if (has_compute_instance(card.state(), gpu, compute)) {
+        std::printf("  mig %s@%u  gi %d  ci %d  %s  memory %llu/%llu MiB\n", profile_of(card.state(), gpu).name,
+                    mig.instances[gpu].start, gpu, compute, mig_uuid(config, gpu, compute).c_str(),
+                    static_cast<unsigned long long>(card.used_bytes(gpu) >> 20U),
+                    static_cast<unsigned long long>(card.usable_bytes(gpu) >> 20U));
+      }
+    }
+  }
   for (std::uint64_t left = card.state().used_mask; left != 0; left &= left - 1) {
     const int index = std::countr_zero(left);
     const ProcessSlot& slot = card.state().slots[index];
@@ -250,6 +311,31 @@ int fault(const Options& options) {
   return touched > 0 ? 0 : fail("no such card in " + folder);
 }
 
+// As a boot, or a reset of the card: processes must be gone, instances are.
+int reset(const Options& options) {
+  const std::string folder = folder_of(options);
+  const std::optional<std::int64_t> minor = number_of(options, "card");
+  int touched = 0;
+  for (int index = 0; index < kMaxCards; ++index) {
+    const std::unique_ptr<Card> card = !minor || *minor == index ? Card::open(folder, index) : nullptr;
+    if (card == nullptr) {
+      continue;
+    }
+    const Card::Lock lock(*card);
+    if (is_in_use(card->state(), -1, -1)) {
+      return fail("card " + std::to_string(index) + " is in use");
+    }
+    for (int gpu = 0; gpu < kMaxGpuInstances; ++gpu) {
+      for (int compute = kMaxComputeInstances - 1; compute >= -1 && has_instance(card->state(), gpu); --compute) {
+        hide_capability(folder, card->config(), gpu, compute);
+      }
+    }
+    reset_mig(card->state());
+    ++touched;
+  }
+  return touched > 0 ? 0 : fail("no such card in " + folder);
+}
+
 int destroy(const Options& options) {
   const std::string folder = folder_of(options);
   std::error_code error;
@@ -277,6 +363,9 @@ int main(int count, char** arguments) {
   }
   if (options->verb == "fault") {
     return nvsim::fault(*options);
+  }
+  if (options->verb == "reset") {
+    return nvsim::reset(*options);
   }
   if (options->verb == "destroy") {
     return nvsim::destroy(*options);
