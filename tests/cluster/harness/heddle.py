@@ -200,7 +200,7 @@ class Heddle:
                                guard_library=build_of("heddle-agent") / "lib/libheddle_guard.so", **flags)
         # The simulated libraries find their machine by this; the agent hands its environment to the process that loads them.
         self.agent = Process(self.cluster.scratch, "heddle-agent", [program("heddle-agent"), *arguments],
-                             env={"NVSIM_ROOT": str(self.driver_root)}).start()
+                             env={"NVSIM_ROOT": str(self.driver_root), "ASCENDSIM_ROOT": str(self.driver_root)}).start()
         return self.agent
 
     def controller_process(self, name="controller-0", tap=None, webhook_port=None, **flags):

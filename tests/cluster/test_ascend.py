@@ -1,0 +1,89 @@
+"""Ascend NPUs beside the NVIDIA cards of the real node: published in a pool of their own, asked for in HAMi's words, and a pod
+whose ACL program is held to its share by the guard of that vendor."""
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from harness import image, objects
+from harness.heddle import build_dir, program
+from test_share import wait_done, wait_line
+
+IMAGE = "heddle.test/cann:1"
+SOFT = {"huawei.com/vnpu-mode": "hami-core"}
+
+
+def npu_share(memory, cores=None):
+    limits = {"huawei.com/Ascend910B4": "1", "huawei.com/Ascend910B4-memory": str(memory)}
+    return limits | ({"huawei.com/Ascend910B4-core": str(cores)} if cores else {})
+
+
+def acl(name, ns, *steps, limits):
+    return objects.pod(name, ns, [objects.container("main", ["ascendsim-run", *steps], IMAGE, limits=limits)], annotations=SOFT)
+
+
+def published(api, vendor):
+    return [(body["spec"]["pool"]["name"], device) for body in api.list("resourceslices", field="spec.nodeName=node-1")
+            for device in body["spec"]["devices"] if device["attributes"].get("vendor", {}).get("string") == vendor]
+
+
+@pytest.fixture(scope="module")
+def npus(heddle):
+    """Two NPUs more on the node. The driver is the node's; the runtime (CANN) is part of the image."""
+    root, library = heddle.driver_root, heddle.driver_root / "usr/local/dcmi"
+    config = heddle.dir / "npus.yaml"
+    config.write_text("cards: [{model: 910B4, count: 2}]\n")
+    subprocess.run([program("ascendsim"), "create", "--config", config, "--root", root], check=True)
+    library.mkdir(parents=True)
+    shutil.copy(build_dir() / "sim/ascend/lib/libdcmi.so", library / "libdcmi.so")
+    folder = image.shell_root(heddle.dir / "cann")
+    image.add_glibc(folder, [program("ascendsim-run")])
+    for name in ("libascendcl.so", "libruntime.so"):
+        shutil.copy(build_dir() / "sim/ascend/lib" / name, folder / "lib/x86_64-linux-gnu" / name)
+    heddle.cluster.node.import_image(IMAGE, folder, ["/bin/ascendsim-run"])
+    cards = len(published(heddle.api, "nvidia"))
+    heddle.agent.restart()
+    heddle.wait_slices(cards + 2)
+    yield heddle
+    subprocess.run([program("ascendsim"), "destroy", "--root", root], check=True)
+    shutil.rmtree(library)
+    heddle.agent.restart()
+
+
+def test_npus_are_published_in_a_pool_of_their_own(npus):
+    devices = published(npus.api, "ascend")
+    assert {pool for pool, _ in devices} == {"node-1/ascend"}
+    device = devices[0][1]
+    assert device["name"] == "npu-0"
+    attributes = {name: next(iter(value.values())) for name, value in device["attributes"].items()}
+    assert attributes["kind"] == "npu" and attributes["model"] == "910B4" and attributes["type"] == "card"
+    assert re.fullmatch("[0-9A-F]{8}(-[0-9A-F]{8}){4}", attributes["uuid"])
+    assert objects.mib(device["capacity"]["memory"]["value"]) == 32768
+
+
+def test_a_share_in_hamis_words_holds_an_acl_program(npus, ns):
+    npus.api.create("pods", acl("one", ns, "mem", "alloc=2000Mi", "expect-oom=1500Mi", "rt-expect-oom=1500Mi", "mem", "free-all",
+                                limits=npu_share(3000, 30)))
+    text = wait_done(npus, ns, "one")
+    # What a context takes is not known beforehand and not charged; ACL's 32 bytes make one page of 2 MiB more.
+    assert "free=3000 total=3000\nfree=998 total=3000" in text, text
+
+
+def test_two_pods_share_an_npu_and_hold_their_memory_together(npus, ns):
+    api = npus.api
+    for name, memory in (("first", 9000), ("second", 20000)):
+        api.create("pods", acl(name, ns, f"alloc={memory - 100}Mi", "expect-oom=200Mi", "mem", "launch=1000*5", "sync", "ready",
+                               limits=npu_share(memory, 30)))
+    for name, memory in (("first", 9000), ("second", 20000)):
+        wait_line(npus, ns, name, rf"^free=\d+ total={memory}$")
+        wait_line(npus, ns, name, r"^ready")
+    claims = [result for body in api.list("resourceclaims", ns) for result in objects.results(body)]
+    assert {result["pool"] for result in claims} == {"node-1/ascend"}
+    metrics = npus.metrics("agent")
+    assert metrics['heddle_agent_vendor_up{vendor="ascend"}'] == 1
+
+
+def test_a_whole_npu_sees_all_of_it(npus, ns):
+    npus.api.create("pods", acl("whole", ns, "mem", "physical-id", limits={"huawei.com/Ascend910B4": "1"}))
+    assert "total=32768" in wait_done(npus, ns, "whole")
