@@ -79,10 +79,10 @@ class Reader {
     if (kind == "Node") add_node(object);
     if (kind == "ConfigMap") add_settings(object);
     if (kind == "BindRequest") add_bind_request(object);
-    if (kind == "ResourceQuota") {
-      for (const std::string& line : quota_words(rules_, object))
-        out_.settings.push_back(fmt::format("ResourceQuota {}/{}: {}", text_at(object, "/metadata/namespace"),
-                                            text_at(object, "/metadata/name"), line));
+    for (const std::string& line : quota_words(rules_, object)) {
+      const std::string name_space = text_at(object, "/metadata/namespace");
+      out_.settings.push_back(fmt::format("{} {}{}{}: {}", kind, name_space, name_space.empty() ? "" : "/",
+                                          text_at(object, "/metadata/name"), line));
     }
     if (kind == "Pod") return add_pod(object, text_at(object, "/metadata/name"));
     if (kind != "Pod" && kind != "CustomResourceDefinition") {

@@ -43,7 +43,7 @@ struct Migration {
 };
 
 // manifests: YAML or JSON as `kubectl get -o yaml` prints it; Nodes, Pods, workloads with pod templates, HAMi's
-// ConfigMaps, ResourceQuotas and KAI's BindRequests are read, everything else is passed over. Errors: kInvalidArgument
+// ConfigMaps, quotas, queues and KAI's BindRequests are read, everything else is passed over. Errors: kInvalidArgument
 // when one is no manifest.
 Result<Migration> read_migration(const catalog::Requests& rules, const std::vector<std::string>& manifests);
 

@@ -210,6 +210,34 @@ items:
                                 HasSubstr("ResourceQuota a/q: limits.nvidia.com/gpumem: kept by Heddle")));
 }
 
+// Each counts what pods name, and translated pods name nothing.
+TEST(Migrate, QueuesOfOtherSchedulers) {
+  const Migration out = read(R"(apiVersion: v1
+kind: List
+items:
+- apiVersion: scheduling.volcano.sh/v1beta1
+  kind: Queue
+  metadata: {name: v}
+  spec: {capability: {cpu: 2, volcano.sh/vgpu-number: 2}, guarantee: {resource: {nvidia.com/gpu: 1}}, deserved: 7}
+- apiVersion: scheduling.run.ai/v2
+  kind: Queue
+  metadata: {name: k}
+  spec: {resources: {cpu: {quota: 1}, gpu: {quota: 4, limit: -1, overQuotaWeight: 1}}}
+- apiVersion: kueue.x-k8s.io/v1beta1
+  kind: ClusterQueue
+  metadata: {name: c}
+  spec: {resourceGroups: [{coveredResources: [cpu, amd.com/gpu, 3]}, 4]}
+- apiVersion: example.com/v1
+  kind: Queue
+  metadata: {name: other}
+  spec: {capability: {nvidia.com/gpu: 1}}
+)");
+  EXPECT_THAT(out.settings, testing::ElementsAre(HasSubstr("Queue v: capability[volcano.sh/vgpu-number]: no longer"),
+                                                 HasSubstr("Queue v: guarantee/resource[nvidia.com/gpu]: no longer"),
+                                                 HasSubstr("Queue k: resources.gpu.quota: no longer holds"),
+                                                 HasSubstr("ClusterQueue c: amd.com/gpu: Kueue counts it")));
+}
+
 TEST(Migrate, Settings) {
   const Migration out = read(kCluster);
   EXPECT_EQ(out.settings.size(), 4U);

@@ -1,4 +1,4 @@
-// What becomes of a ResourceQuota whose keys pods no longer name once they are translated.
+// What becomes of quotas and of other schedulers' queues whose keys pods no longer name once they are translated.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,7 +9,8 @@
 
 namespace heddle::cli {
 
-// One line for each key of spec.hard that names a device of ours; nothing for other objects.
-std::vector<std::string> quota_words(const catalog::Requests& rules, const nlohmann::ordered_json& quota);
+// One line for each amount of devices of ours in a ResourceQuota, a Queue of Volcano or KAI, or a ClusterQueue or
+// Cohort of Kueue; nothing for other objects.
+std::vector<std::string> quota_words(const catalog::Requests& rules, const nlohmann::ordered_json& object);
 
 }  // namespace heddle::cli

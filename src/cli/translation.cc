@@ -254,8 +254,7 @@ Result<void> add_object(Builder& builder, const Json& object) {
     return add_workload(builder, object, templates);
   if (must_have_template(kind))
     return fail(Code::kInvalidArgument, "it has no pod template with containers", label_of(object));
-  const std::vector<std::string> quotas =
-      kind == "ResourceQuota" ? quota_words(builder.rules, object) : std::vector<std::string>();
+  const std::vector<std::string> quotas = quota_words(builder.rules, object);
   if (!quotas.empty()) {
     for (const std::string& line : quotas) builder.out.explanations.push_back(label_of(object) + ": " + line);
     builder.items.push_back(object);
