@@ -106,6 +106,7 @@ class AllocatorTest : public testing::Test {
   // Empty: does not fit.
   Result<std::vector<model::Allocation>> allocate(const std::vector<model::ClaimSpec>& specs, uint64_t steps = 10'000) {
     std::vector<ClaimInput> inputs;
+    inputs.reserve(specs.size());
     for (const model::ClaimSpec& spec : specs) inputs.push_back({.key = "ns/c", .spec = &spec, .memory_percent = {}});
     QueryCache cache;
     HEDDLE_TRY(auto claims, prepare(inputs, classes_, cache, {}));

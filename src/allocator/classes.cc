@@ -10,7 +10,7 @@ namespace {
 template <typename T>
 void append(std::string& key, const T& value) {
   static_assert(std::is_trivially_copyable_v<T>);
-  key.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  key.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
 void append(std::string& key, const std::string& text) {

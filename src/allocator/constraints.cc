@@ -21,6 +21,7 @@ struct Items {
   template <typename T>
   std::vector<std::string> operator()(const std::vector<T>& values) const {
     std::vector<std::string> items;
+    items.reserve(values.size());
     for (const auto& value : values) items.push_back((*this)(T(value)).front());
     return items;
   }

@@ -392,6 +392,7 @@ Outcome ask_allocator(const Problem& problem, uint64_t steps) {
   NodeInput input{.node = &objects.node, .slices = {}, .allocated = {&objects.allocated}, .features = {}};
   for (const model::ResourceSlice& slice : objects.slices) input.slices.push_back(&slice);
   std::vector<ClaimInput> claims;
+  claims.reserve(objects.claims.size());
   for (size_t i = 0; i < objects.claims.size(); ++i) {
     claims.push_back({.key = "c" + std::to_string(i), .spec = &objects.claims[i], .memory_percent = {}});
   }

@@ -154,8 +154,8 @@ bool Search::reach(const Slots& at, size_t index, size_t needed) {
 
 // Whether a search comes across the device at all: one that is in use is passed over before it is judged.
 bool Search::meets(const Plan& plan, const DeviceInfo& device) const {
-  static const Consumption kNothing;
-  return occupancy_.available(device, kNothing, plan.claim, plan.alternative->spec->admin_access);
+  static const Consumption nothing;
+  return occupancy_.available(device, nothing, plan.claim, plan.alternative->spec->admin_access);
 }
 
 std::vector<Candidate> Search::available(const Plan& plan) const {

@@ -11,8 +11,8 @@ namespace {
 using testing::HasSubstr;
 
 const Requests& built_in() {
-  static const Requests kRequests = Requests::built_in().value();
-  return kRequests;
+  static const Requests requests = Requests::built_in().value();
+  return requests;
 }
 
 TEST(Requests, EveryVendorOfTheFactsIsThere) {

@@ -62,6 +62,7 @@ std::string list_text(Evaluation& e, const List& list) {
 
 std::string map_text(Evaluation& e, const Map& map) {
   std::vector<std::pair<std::string, std::string>> entries;
+  entries.reserve(map.size());
   for (size_t i = 0; i < map.size(); ++i) entries.emplace_back(nested(e, map.key_at(i)), nested(e, map.value_at(i)));
   std::sort(entries.begin(), entries.end());
   std::string out = "{";

@@ -141,6 +141,7 @@ Value range(Evaluation& e, Args args) {
   e.charge(static_cast<uint64_t>(count));
   if (e.stopped()) return Value::null();
   std::vector<Value> out;
+  out.reserve(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) out.push_back(Value::integer(i));
   return e.list(out);
 }
@@ -175,6 +176,7 @@ Value sorted_by(Evaluation& e, const Value& list, const Value& keys) {
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return compare(by[a], by[b]) == Order::kLess; });
   std::vector<Value> out;
+  out.reserve(order.size());
   for (size_t index : order) out.push_back(values[index]);
   e.charge(out.size());
   return e.list(out);

@@ -214,7 +214,7 @@ Value parse_duration(Evaluation& e, std::string_view whole) {
         continue;
       }
       ++digits;
-      if (fraction && scale > kNanosPerSecond * kNanosPerSecond) continue;
+      if (fraction && scale > static_cast<Wide>(kNanosPerSecond) * kNanosPerSecond) continue;
       units = units * 10 + (text[0] - '0');
       if (units > (static_cast<Wide>(1) << 90)) return bad();
       if (fraction) scale *= 10;
