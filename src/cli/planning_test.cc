@@ -141,6 +141,68 @@ spec: {replicatedJobs: [{name: w, replicas: 2, template: {spec: {parallelism: 1}
   EXPECT_TRUE(plan.notes.empty());
 }
 
+// Hosts of 2x2x1 TPU chips in a torus of 4x4x2.
+std::string tpu_fleet() {
+  const std::string host = R"(
+---
+apiVersion: v1
+kind: Node
+metadata:
+  name: tAT
+  labels: {heddle.dev/torus: pod, heddle.dev/torus-shape: 4x4x2, heddle.dev/torus-host: 2x2x1,
+           heddle.dev/torus-position: AT, cloud.google.com/gke-tpu-accelerator: tpu-v5p-slice}
+status: {allocatable: {cpu: "8", memory: 32Gi, pods: "10"}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: tAT-heddle-google-0}
+spec:
+  driver: accelerator.heddle.dev
+  nodeName: tAT
+  pool: {name: tAT/google, generation: 1, resourceSliceCount: 1}
+  devices:
+  - {name: tpu-0, attributes: {vendor: {string: google}, uuid: {string: AT-0}}}
+  - {name: tpu-1, attributes: {vendor: {string: google}, uuid: {string: AT-1}}}
+  - {name: tpu-2, attributes: {vendor: {string: google}, uuid: {string: AT-2}}}
+  - {name: tpu-3, attributes: {vendor: {string: google}, uuid: {string: AT-3}}}
+)";
+  std::string fleet;
+  for (const char* at : {"0-0-0", "0-0-1", "0-1-0", "0-1-1", "1-0-0", "1-0-1", "1-1-0", "1-1-1"}) {
+    std::string one = host;
+    for (size_t found = one.find("AT"); found != std::string::npos; found = one.find("AT")) one.replace(found, 2, at);
+    fleet += one;
+  }
+  return fleet;
+}
+
+TEST(PlanTest, ATpuSliceIsACuboidOfHosts) {
+  const auto member = [](const std::string& name, const std::string& slice, const std::string& size) {
+    return pod_yaml(name, "google.com/tpu: 4",
+                    "  nodeSelector: {cloud.google.com/gke-tpu-accelerator: tpu-v5p-slice}\n",
+                    ", labels: {heddle.dev/gang: " + name.substr(0, 1) + ", heddle.dev/gang-size: '" + size +
+                        "', heddle.dev/topology-required: slice-" + slice + "}");
+  };
+  const auto nodes = [](const Plan& plan) {
+    std::vector<std::string> out;
+    out.reserve(plan.placed.size());
+    for (const PlacedPod& pod : plan.placed) out.push_back(pod.name + " on " + pod.node);
+    return out;
+  };
+  const std::string first =
+      member("a0", "4x4x1", "4") + member("a1", "4x4x1", "4") + member("a2", "4x4x1", "4") + member("a3", "4x4x1", "4");
+  Plan plan = plan_of(tpu_fleet() + first + member("b0", "4x2x1", "2") + member("b1", "4x2x1", "2") +
+                      member("c0", "2x2x2", "2") + member("c1", "2x2x2", "2"));
+  EXPECT_THAT(nodes(plan), ElementsAre("a0 on t0-0-0", "a1 on t0-1-0", "a2 on t1-0-0", "a3 on t1-1-0", "b0 on t0-0-1",
+                                       "b1 on t1-0-1"));
+  EXPECT_THAT(pending(plan),
+              testing::Each(HasSubstr("Capacity: gang c needs a free cuboid of 2x2x2 chips (2 hosts): the largest free "
+                                      "one is 4x2x1, in torus pod, where 2 of 8 hosts are free")));
+  EXPECT_EQ(plan.pending.size(), 2U);
+  plan = plan_of(tpu_fleet() + first + member("b0", "2x2x2", "3") + member("b1", "2x2x2", "3") +
+                 member("b2", "2x2x2", "3"));
+  EXPECT_THAT(pending(plan), testing::Each(HasSubstr("Slice: 2x2x2 has 2 hosts and the gang 3 members")));
+}
+
 TEST(PlanTest, WhatRunsIsTaken) {
   const std::string running = R"(
 ---

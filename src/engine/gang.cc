@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "engine/gang_place.h"
+#include "engine/slice.h"
 
 namespace heddle::engine {
 namespace {
@@ -294,6 +295,8 @@ Result<GangOutcome> GangSearch::run(SeededRandom& random) {
 
 Result<GangOutcome> place_gang(const State& state, const std::vector<TopologyLevel>& levels, const GangRequest& request,
                                SeededRandom& random) {
+  HEDDLE_CHECK_OK(check(request));
+  if (is_slice(request.required)) return place_slice(state, request, random);
   HEDDLE_TRY(const auto search, GangSearch::make(state, levels, request));
   return search->run(random);
 }

@@ -32,6 +32,7 @@ struct GangRequest {
   std::vector<std::string> fixed_nodes = {};             // of the members that are placed already
   // Levels, by name or node label; empty: none. required: all members, and the fixed nodes, in one domain of it.
   // preferred: the narrowest domain from this level up that takes all; not wider than required.
+  // required can also be a slice of a torus, "slice-4x4x8" (engine/slice.h).
   std::string required = {};
   std::string preferred = {};
 };

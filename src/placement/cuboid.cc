@@ -92,24 +92,21 @@ bool needless(const Torus& torus, const Cuboid& cuboid) {
   return false;
 }
 
-// Hosts beside its faces that are taken; an edge of a mesh counts as taken.
-int64_t taken_beside(const Torus& torus, const Cuboid& cuboid) {
-  int64_t taken = 0;
+// Hosts beside its faces that are free.
+int64_t free_beside(const Torus& torus, const Cuboid& cuboid) {
+  int64_t free = 0;
   for (size_t axis = 0; axis < 3; ++axis) {
     if (cuboid.size[axis] == torus.size[axis]) continue;
     Cuboid face = cuboid;
     face.size[axis] = 1;
     for (const int at : {cuboid.origin[axis] - 1, cuboid.origin[axis] + cuboid.size[axis]}) {
       const bool outside = at < 0 || at >= torus.size[axis];
-      if (outside && !torus.wraps) {
-        taken += volume_of(face.size);
-        continue;
-      }
+      if (outside && !torus.wraps) continue;
       face.origin[axis] = (at + torus.size[axis]) % torus.size[axis];
-      for (const Extent& host : hosts_of(torus, face)) taken += torus.usable[index_of(torus.size, host)] ? 0 : 1;
+      for (const Extent& host : hosts_of(torus, face)) free += torus.usable[index_of(torus.size, host)] ? 1 : 0;
     }
   }
-  return taken;
+  return free;
 }
 
 std::optional<Cuboid> largest(const Torus& torus) {
@@ -131,7 +128,7 @@ std::optional<Cuboid> largest(const Torus& torus) {
 
 struct Candidate {
   Cuboid cuboid;
-  int64_t taken = 0;
+  int64_t exposed = 0;
   size_t order = 0;
 };
 
@@ -151,11 +148,11 @@ std::vector<Candidate> candidates_of(const Torus& torus, const std::vector<Exten
         });
         if (!holds) return;
       }
-      candidates.push_back({cuboid, taken_beside(torus, cuboid), candidates.size()});
+      candidates.push_back({cuboid, free_beside(torus, cuboid), candidates.size()});
     });
   }
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return a.taken != b.taken ? a.taken > b.taken : a.order < b.order;
+    return a.exposed != b.exposed ? a.exposed < b.exposed : a.order < b.order;
   });
   return candidates;
 }

@@ -35,8 +35,8 @@ std::vector<Extent> hosts_of(const Torus& torus, const Cuboid& cuboid);
 inline constexpr int kMostHosts = 16'384;  // of a torus
 
 // The free cuboid of one of these sizes (orientations) that leaves the largest free cuboid possible; of equal ones the
-// one with the most neighbours that are taken, then the first size, then the lowest origin. Of many only the 32 with
-// the most such neighbours are compared. must_hold: positions that it has to contain. Nothing: there is none.
+// one with the fewest free neighbours, then the first size, then the lowest origin. Of many only the 32 with the fewest
+// are compared. must_hold: positions that it has to contain. Nothing: there is none.
 // Errors: kInvalidArgument for a torus without hosts, with more than kMostHosts, or where `usable` is not all of them.
 // Cost: O(sizes * hosts * hosts of a face) and 32 * O(cuboid sizes * hosts).
 Result<std::optional<Cuboid>> choose_cuboid(const Torus& torus, const std::vector<Extent>& sizes,

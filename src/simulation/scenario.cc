@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/random.h"
+#include "engine/slice.h"
 #include "engine/topology.h"
 #include "simulation/json_fields.h"
 
@@ -193,7 +194,8 @@ Result<DeviceAsk> read_ask(const Json* value, const std::string& path) {
 }
 
 Result<void> check_level(const std::string& level, const std::string& path) {
-  if (level.empty() || level == engine::kNodeLevel || level.find('/') != std::string::npos) return {};
+  if (level.empty() || level == engine::kNodeLevel || engine::is_slice(level) || level.find('/') != std::string::npos)
+    return {};
   std::vector<std::string> known = {engine::kNodeLevel};
   for (const engine::TopologyLevel& one : engine::default_topology()) known.push_back(one.name);
   if (std::find(known.begin(), known.end(), level) != known.end()) return {};
