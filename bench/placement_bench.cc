@@ -3,7 +3,8 @@
 //   placement_bench [--traces DIR] [--seeds N]
 //
 // With the public openb trace in DIR: every list, policy and load, N seeds from 42 (default 10). Then steady
-// state with departures and waiting pods. Without it, and always: a made-up fleet of 5,000 nodes with 8 cards, and
+// state with departures and waiting pods. Without it, and always: steady state on a fleet of mixed vendors, 5,000 nodes
+// with 8 cards, and
 // gangs on 500 nodes. The table goes to standard error, one flat JSON object to standard output.
 #include <fmt/format.h>
 #include <time.h>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/random.h"
 #include "placement/gang.h"
 #include "placement/replay.h"
 #include "placement/steady.h"
@@ -147,32 +149,80 @@ Result<void> run_made_up(size_t nodes, Metrics& metrics) {
 }
 
 // Pods come, run at most an hour, leave, and wait in between.
+Result<void> run_steady_loads(const Trace& trace, const std::string& name, const std::string& metric, int64_t pods,
+                              Metrics& metrics) {
+  for (const int64_t load : {90, 105}) {
+    for (const Column& column : columns()) {
+      if (column.known && column.policy == PolicyName::kHeddle) continue;
+      HEDDLE_TRY(const SteadyResult result,
+                 run_steady(trace, {column.policy, std::nullopt, kFirstSeed}, {load, pods, 3'600, kFirstSeed}));
+      const std::string key = fmt::format("{}.steady{}.{}", metric, load, column.name);
+      metrics[key + "percent"] = result.allocated_percent;
+      metrics[key + "fragmented_percent"] = result.fragmented_percent;
+      metrics[key + "mean_wait_seconds"] = result.mean_wait_seconds;
+      metrics[key + "p99_wait_seconds"] = result.p99_wait_seconds;
+      fmt::print(stderr,
+                 "{:<10} steady {:>3}% {:<8} {:6.2f}% in use, {:5.2f}% fragmented, waits: mean {:5.1f} s, p99 {:4.0f} "
+                 "s; {} pods ({} cards) wait at the end\n",
+                 name, load, *column.name == '\0' ? "heddle" : column.name, result.allocated_percent,
+                 result.fragmented_percent, result.mean_wait_seconds, result.p99_wait_seconds, result.waiting,
+                 result.waiting_card_milli / kWholeCard);
+    }
+  }
+  return {};
+}
+
 Result<void> run_steady_state(const std::string& folder, Metrics& metrics) {
   HEDDLE_TRY(const std::string nodes, heddle::read_file(folder + "/openb_node_list_gpu_node.csv"));
   for (const std::string mix : {"default", "gpuspec33"}) {
     HEDDLE_TRY(const std::string pods, heddle::read_file(folder + "/openb_pod_list_" + mix + ".csv"));
     HEDDLE_TRY(const Trace trace, parse_trace({"nodes", nodes}, {mix, pods}));
-    for (const int64_t load : {90, 105}) {
-      for (const Column& column : columns()) {
-        if (column.known && column.policy == PolicyName::kHeddle) continue;
-        HEDDLE_TRY(const SteadyResult result,
-                   run_steady(trace, {column.policy, std::nullopt, kFirstSeed}, {load, 30'000, 3'600, kFirstSeed}));
-        const std::string name = fmt::format("placement.openb.{}.steady{}.{}", mix, load, column.name);
-        metrics[name + "percent"] = result.allocated_percent;
-        metrics[name + "fragmented_percent"] = result.fragmented_percent;
-        metrics[name + "mean_wait_seconds"] = result.mean_wait_seconds;
-        metrics[name + "p99_wait_seconds"] = result.p99_wait_seconds;
-        fmt::print(
-            stderr,
-            "{:<10} steady {:>3}% {:<8} {:6.2f}% in use, {:5.2f}% fragmented, waits: mean {:5.1f} s, p99 {:4.0f} "
-            "s; {} pods ({} cards) wait at the end\n",
-            mix, load, *column.name == '\0' ? "heddle" : column.name, result.allocated_percent,
-            result.fragmented_percent, result.mean_wait_seconds, result.p99_wait_seconds, result.waiting,
-            result.waiting_card_milli / kWholeCard);
-      }
-    }
+    HEDDLE_CHECK_OK(run_steady_loads(trace, mix, "placement.openb." + mix, 30'000, metrics));
   }
   return {};
+}
+
+// A fleet of four vendors: large boxes for training, smaller ones, and cards for inference. Most pods name one model,
+// some two, some take any card. Drawn by seed; runs take two minutes to an hour.
+Trace mixed_fleet(int tens) {
+  Trace trace;
+  trace.models = {"H100", "910B", "MI300X", "A10", "MLU370"};
+  trace.has_times = true;
+  constexpr int64_t kGiB = int64_t{1} << 30;
+  const auto add = [&](Kind kind, int nodes, size_t cards, int64_t cpus, int64_t gib) {
+    const Node node{cpus * 1000, gib * kGiB, std::vector<uint16_t>(cards, kWholeCard), kind};
+    trace.nodes.insert(trace.nodes.end(), static_cast<size_t>(nodes * tens), node);
+  };
+  add(0, 3, 8, 192, 2048);
+  add(1, 2, 8, 192, 1536);
+  add(2, 1, 8, 192, 2048);
+  add(3, 3, 4, 64, 256);
+  add(4, 1, 8, 96, 512);
+  struct Shape {
+    int weight;
+    int cards;
+    int milli;
+    std::vector<Kind> kinds;
+  };
+  const std::vector<Shape> shapes = {{8, 8, kWholeCard, {0}},    {5, 8, kWholeCard, {1}},  {3, 8, kWholeCard, {2}},
+                                     {6, 4, kWholeCard, {0, 2}}, {8, 2, kWholeCard, {0}},  {6, 2, kWholeCard, {1}},
+                                     {12, 1, kWholeCard, {}},    {10, 1, kWholeCard, {3}}, {6, 1, kWholeCard, {1}},
+                                     {14, 1, 500, {3}},          {10, 1, 250, {0, 3}},     {6, 1, 300, {4}},
+                                     {4, 4, kWholeCard, {4}},    {2, 4, kWholeCard, {}}};
+  heddle::SeededRandom random(kFirstSeed);
+  for (const Shape& shape : shapes) {
+    for (int i = 0; i < shape.weight * 20; ++i) {
+      TracePod pod;
+      pod.request.cpu_milli = int64_t{shape.cards} * (2 + static_cast<int64_t>(random.below(9))) * 1000;
+      pod.request.memory_bytes = int64_t{shape.cards} * (8 + static_cast<int64_t>(random.below(57))) * kGiB;
+      pod.request.cards = shape.cards;
+      pod.request.milli = shape.milli;
+      pod.request.kinds = shape.kinds;
+      pod.deleted = 120 + static_cast<int64_t>(random.below(3'481));
+      trace.pods.push_back(std::move(pod));
+    }
+  }
+  return trace;
 }
 
 // `nodes` nodes with 8 cards, ten a rack, ten racks a supernode; the first `used` cards are taken.
@@ -223,6 +273,9 @@ Result<Metrics> run_all(const std::string& traces, int seeds, size_t nodes) {
     HEDDLE_CHECK_OK(run_openb(traces, seeds, metrics));
     HEDDLE_CHECK_OK(run_steady_state(traces, metrics));
   }
+  const bool small = nodes < 100;
+  HEDDLE_CHECK_OK(
+      run_steady_loads(mixed_fleet(small ? 1 : 50), "mixed", "placement.mixed", small ? 500 : 30'000, metrics));
   HEDDLE_CHECK_OK(run_made_up(nodes, metrics));
   HEDDLE_CHECK_OK(run_gangs(std::min<size_t>(nodes, 500), metrics));
   return metrics;
