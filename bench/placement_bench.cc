@@ -4,8 +4,7 @@
 //
 // With the public openb trace in DIR: every list, policy and load, N seeds from 42 (default 10). Then steady
 // state with departures and waiting pods. Without it, and always: steady state on a fleet of mixed vendors, 5,000 nodes
-// with 8 cards, and
-// gangs on 500 nodes. The table goes to standard error, one flat JSON object to standard output.
+// with 8 cards, and gangs on 500 nodes. The table goes to standard error, one flat JSON object to standard output.
 #include <fmt/format.h>
 #include <time.h>
 
