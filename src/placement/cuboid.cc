@@ -109,21 +109,29 @@ int64_t free_beside(const Torus& torus, const Cuboid& cuboid) {
   return free;
 }
 
-std::optional<Cuboid> largest(const Torus& torus) {
+// Every size, the largest first.
+std::vector<Extent> sizes_of(const Extent& most) {
+  std::vector<Extent> sizes;
+  each_position(most, [&](const Extent& less) { sizes.push_back({less[0] + 1, less[1] + 1, less[2] + 1}); });
+  std::stable_sort(sizes.begin(), sizes.end(),
+                   [](const Extent& a, const Extent& b) { return volume_of(a) > volume_of(b); });
+  return sizes;
+}
+
+// sizes: sizes_of() the torus.
+std::optional<Cuboid> largest(const Torus& torus, const std::vector<Extent>& sizes) {
   const Sums sums(torus);
-  std::optional<Cuboid> best;
-  each_position(torus.size, [&](const Extent& less) {
-    const Extent size = {less[0] + 1, less[1] + 1, less[2] + 1};
-    if (best && volume_of(size) <= volume_of(best->size)) return;
-    bool found = false;
+  const auto usable = std::count(torus.usable.begin(), torus.usable.end(), true);
+  for (const Extent& size : sizes) {
+    if (volume_of(size) > usable) continue;
+    std::optional<Cuboid> found;
     each_position(torus.size, [&](const Extent& origin) {
       const Cuboid cuboid{origin, size};
-      if (found || needless(torus, cuboid) || !sums.all_usable(cuboid)) return;
-      found = true;
-      best = cuboid;
+      if (!found && !needless(torus, cuboid) && sums.all_usable(cuboid)) found = cuboid;
     });
-  });
-  return best;
+    if (found) return found;
+  }
+  return std::nullopt;
 }
 
 struct Candidate {
@@ -188,22 +196,26 @@ Result<std::optional<Cuboid>> choose_cuboid(const Torus& torus, const std::vecto
   std::optional<Cuboid> best;
   int64_t most = -1;
   Torus left = torus;
+  const std::vector<Extent> all_sizes = sizes_of(torus.size);
+  const auto before = candidates.empty() ? std::nullopt : largest(torus, all_sizes);
+  const int64_t bound = before ? volume_of(before->size) : 0;
   for (const Candidate& candidate : candidates) {
     const auto hosts = hosts_of(torus, candidate.cuboid);
     for (const Extent& host : hosts) left.usable[index_of(torus.size, host)] = false;
-    const auto rest = largest(left);
+    const auto rest = largest(left, all_sizes);
     for (const Extent& host : hosts) left.usable[index_of(torus.size, host)] = true;
     const int64_t volume = rest ? volume_of(rest->size) : 0;
     if (volume <= most) continue;
     most = volume;
     best = candidate.cuboid;
+    if (volume == bound) break;  // no candidate leaves more than there is
   }
   return best;
 }
 
 Result<std::optional<Cuboid>> largest_free_cuboid(const Torus& torus) {
   HEDDLE_CHECK_OK(check(torus));
-  return largest(torus);
+  return largest(torus, sizes_of(torus.size));
 }
 
 Result<Extent> parse_extent(std::string_view text) {
