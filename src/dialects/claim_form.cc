@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "base/quantity.h"
@@ -16,11 +15,13 @@ namespace {
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 
-constexpr std::array<std::string_view, 17> kVendors = {
-    "amd",      "ascend", "aws",    "biren", "cambricon", "enflame", "google", "habana", "hygon",
-    "iluvatar", "intel",  "kunlun", "metax", "mthreads",  "nvidia",  "thead",  "vastai"};
-constexpr std::array<std::string_view, 7> kAttributes = {"model",     "uuid", "parentUUID",  "profile",
-                                                         "isolation", "type", "kernelDriver"};
+// A name that stands in an expression as it is.
+bool is_identifier(std::string_view name) {
+  constexpr size_t kLongest = 32;  // of an attribute's name, to the API server
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  return !name.empty() && name.size() <= kLongest && letter(name.front()) &&
+         std::all_of(name.begin(), name.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
+}
 
 // A device that says nothing is a card.
 Selector type_selector(Ask::Kind kind) {
@@ -83,9 +84,8 @@ bool in_range(const Ask& ask) {
   const bool vendor = ask.vendor.empty() ? ask.kind == Ask::Kind::kWhole : is_vendor(ask.vendor);
   const bool part = ask.memory_mib > 0 || ask.percent > 0;
   const bool whole_has_no_part = ask.kind == Ask::Kind::kShare || !part;
-  const bool selectors = std::all_of(ask.selectors.begin(), ask.selectors.end(), [](const Selector& selector) {
-    return std::find(kAttributes.begin(), kAttributes.end(), selector.attribute) != kAttributes.end();
-  });
+  const bool selectors = std::all_of(ask.selectors.begin(), ask.selectors.end(),
+                                     [](const Selector& selector) { return is_identifier(selector.attribute); });
   return numbers && vendor && whole_has_no_part && !(ask.memory_mib > 0 && ask.percent > 0) && selectors &&
          is_dns_label(ask.name);
 }
@@ -93,7 +93,7 @@ bool in_range(const Ask& ask) {
 }  // namespace
 
 bool is_vendor(std::string_view word) {
-  return std::find(kVendors.begin(), kVendors.end(), word) != kVendors.end();
+  return is_dns_label(word);
 }
 
 model::ClaimSpec claim_spec(const ClaimForm& form) {

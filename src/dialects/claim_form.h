@@ -14,7 +14,8 @@
 
 namespace heddle::dialects {
 
-// The words of the `vendor` attribute; a device class heddle-<word> goes with each.
+// Whether it can be a word of the `vendor` attribute: the catalogue's vendors, and those that an administrator adds. A
+// device class heddle-<word> goes with each.
 [[nodiscard]] bool is_vendor(std::string_view word);
 
 // One request of a claim: devices of one kind.

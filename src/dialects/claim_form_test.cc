@@ -79,7 +79,9 @@ TEST(ClaimForm, ARequestOfTheFirstVersionIsRead) {
 TEST(ClaimForm, AnythingElseIsRefused) {
   const auto refused = [](const ClaimForm& one) { return !read_claim_form(claim_spec(one)).has_value(); };
   EXPECT_TRUE(refused({}));
-  EXPECT_TRUE(refused(form({whole("gpu", "acme", 1)})));
+  EXPECT_FALSE(refused(form({whole("gpu", "acme", 1)})));  // of an administrator's catalogue
+  EXPECT_TRUE(refused(form({whole("gpu", "Acme", 1)})));
+  EXPECT_TRUE(refused(form({whole("gpu", "-", 1)})));
   EXPECT_TRUE(refused(form({whole("gpu", "nvidia", 0)})));
   EXPECT_TRUE(refused(form({whole("gpu", "nvidia", 33)})));
   EXPECT_TRUE(refused(form({whole("a", "nvidia", 20), whole("b", "nvidia", 20)})));
@@ -91,9 +93,14 @@ TEST(ClaimForm, AnythingElseIsRefused) {
   Ask any_share = share(1, 10, 0, 0);
   any_share.vendor.clear();
   EXPECT_TRUE(refused(form({any_share})));
+
   Ask odd = whole("gpu", "nvidia", 1);
-  odd.selectors.push_back({Selector::Op::kEquals, "driverVersion", {"1"}, "", ""});
-  EXPECT_TRUE(refused(form({odd})));
+  odd.selectors.push_back({Selector::Op::kEquals, "generation2", {"1"}, "", ""});
+  EXPECT_FALSE(refused(form({odd})));  // only narrows
+  for (const char* attribute : {"", "2nd", "a b", "a\"b", "x || true", "averyverylongnameofanattributeofx"}) {
+    odd.selectors.back().attribute = attribute;
+    EXPECT_TRUE(refused(form({odd}))) << attribute;
+  }
 
   model::ClaimSpec spec = claim_spec(form({share(2, 1000, 0, 0)}));
   spec.constraints.clear();

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/random.h"
+#include "catalog/catalog.h"
 #include "catalog/requests.h"
 #include "dialects/testing.h"
 
@@ -312,6 +313,37 @@ TEST(Translate, PodsOfOtherSchedulersAreTranslatedToo) {
   Json plain = pod({container("main", {{"cpu", "1"}})});
   plain["spec"]["schedulerName"] = "volcano";
   EXPECT_TRUE(translate(plain).warnings.empty());
+}
+
+// What the webhook writes is read again by itself and by the controller, for vendors that this program does not know
+// too.
+TEST(Translate, AVendorOfAnAdministratorStaysTranslated) {
+  const auto hardware = catalog::Catalog::built_in();
+  ASSERT_TRUE(hardware);
+  const auto rules = catalog::Requests::load({{"acme/requests.yaml", "acme", R"(vendor: acme
+title: Acme
+sources: [their documents]
+domains: [{prefix: acme.example/}]
+families:
+- id: gpu
+  dialect: plugin
+  noun: Acme GPU
+  request: gpu
+  count: acme.example/gpu
+  memory: {keys: acme.example/mem, unit: 1Mi}
+  attributes: {generation: "2"}
+)"}},
+                                             *hardware);
+  ASSERT_TRUE(rules) << rules.error().text();
+  const Json before = pod({container("main", {{"acme.example/gpu", "1"}, {"acme.example/mem", "100"}})});
+  const auto first = translate_pod(*rules, before.dump(), kUid);
+  ASSERT_TRUE(first);
+  ASSERT_EQ(first->requests.size(), 1U);
+  EXPECT_TRUE(parse_requests(requests_json(first->requests)));
+  const auto second = translate_pod(*rules, patched(before, *first).dump(), kUid);
+  ASSERT_TRUE(second);
+  EXPECT_FALSE(second->changed);
+  EXPECT_TRUE(second->warnings.empty());
 }
 
 TEST(Translate, WishesThatThePodKeepsAreExplained) {
