@@ -78,7 +78,7 @@ def test_the_agent_shows_cards_claims_and_what_they_use(heddle, ns):
     assert value(found, "heddle_claim_memory_bytes", **mine, request="gpu", device=result["device"], share=result["shareID"]) == 3000 * MIB
     assert value(found, "heddle_claim_cores_percent", **mine) == 30
     assert value(found, "heddle_agent_info", node="node-1") == 1 and value(found, "heddle_agent_vendor_up", vendor="nvidia") == 1
-    assert value(found, "heddle_agent_vendor_worker_starts_total") >= 1
+    assert value(found, "heddle_agent_vendor_worker_starts_total", vendor="nvidia") >= 1
     for device in devices.values():
         card = {"uuid": device["attributes"]["uuid"]["string"], "vendor": "nvidia", "minor": str(device["attributes"]["minor"]["int"])}
         assert value(found, "heddle_accelerator_healthy", **card) == 1
