@@ -64,6 +64,8 @@ Result<GrantedDevice> device_grant(const model::DeviceResult& result, const Node
   device.share_id = result.share_id;
   device.card_uuid = card->uuid;
   device.minor = card->minor;
+  device.gpu_instance = card->partition.gpu_instance;
+  device.compute_instance = card->partition.compute_instance;
   device.card_memory_bytes = grantable_memory(*card);
   HEDDLE_TRY(device.memory_bytes, consumed(result, "memory", device.card_memory_bytes));
   HEDDLE_TRY(device.cores, consumed(result, "cores", 100));
@@ -86,6 +88,12 @@ Result<ClaimRecord> grant_of(const model::ResourceClaim& claim, const std::strin
     if (result.driver != kDriver) continue;
     HEDDLE_TRY(GrantedDevice device, device_grant(result, node, prepared));
     record.devices.push_back(std::move(device));
+  }
+  const auto is_partition = [](const GrantedDevice& device) { return device.gpu_instance >= 0; };
+  if (std::ranges::any_of(record.devices, is_partition) && !std::ranges::all_of(record.devices, is_partition)) {
+    return fail(Code::kUnsupported, fmt::format("claim {} has a MIG instance and a card; CUDA uses no card beside an "
+                                                "instance, so ask for them in containers of their own",
+                                                key));
   }
   if (record.devices.empty())
     return fail(Code::kInvalidArgument, fmt::format("claim {} has no device of {}", key, kDriver));

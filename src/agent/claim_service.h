@@ -38,9 +38,9 @@ struct NodeCards {
 };
 
 // The grant that an allocation means on this node. Errors: kConflict (other uid), kInvalidArgument (not allocated, not
-// reserved, nothing of ours, another pool), kNotFound (no such card), kUnsupported (admin access), kPermissionDenied
-// (the card is served by someone else). `prepared`: cards that the claim holds already are not refused for their owner
-// or health.
+// reserved, nothing of ours, another pool), kNotFound (no such card), kUnsupported (admin access; a MIG instance and a
+// card in one claim), kPermissionDenied (the card is served by someone else). `prepared`: cards that the claim holds
+// already are not refused for their owner or health.
 Result<ClaimRecord> grant_of(const model::ResourceClaim& claim, const std::string& uid, const NodeCards& node,
                              bool prepared);
 

@@ -44,6 +44,26 @@ model::ResourceClaim claim(std::vector<model::DeviceResult> results) {
   return object;
 }
 
+TEST(GrantOf, APartitionIsGrantedWholeAndWithoutCardsBesideIt) {
+  NodeCards cards = node();
+  vendors::Card part = cards.cards[0];
+  part.uuid = "MIG-0";
+  part.memory_bytes = 4096 * kMiB;
+  part.partition = {"GPU-0", "1g.5gb", 2, 9, 0};
+  cards.cards.push_back(part);
+  model::DeviceResult granted = result("gpu", "gpu-0-1g-5gb-2");
+  granted.consumed_capacity.clear();
+  const auto grant = grant_of(claim({granted}), "uid", cards, false);
+  ASSERT_TRUE(grant) << grant.error().text();
+  EXPECT_EQ(grant->devices[0].card_uuid, "MIG-0");
+  EXPECT_EQ(grant->devices[0].gpu_instance, 9);
+  EXPECT_EQ(grant->devices[0].memory_bytes, 4096 * kMiB);
+  EXPECT_TRUE(grant->devices[0].whole_card());
+  const auto mixed = grant_of(claim({granted, result("other", "gpu-0")}), "uid", cards, false);
+  ASSERT_FALSE(mixed);
+  EXPECT_EQ(mixed.error().code, Code::kUnsupported);
+}
+
 TEST(GrantOf, ReadsSharesAndWholeCards) {
   model::DeviceResult whole = result("gpu/big", "gpu-0");
   whole.consumed_capacity.clear();

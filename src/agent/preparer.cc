@@ -288,6 +288,8 @@ Result<void> Preparer::write_cdi(const ClaimRecord& record, const FolderPlan& pl
     vendors::Card card;
     card.minor = device.minor;
     card.uuid = device.card_uuid;
+    card.partition.gpu_instance = device.gpu_instance;
+    card.partition.compute_instance = device.compute_instance;
     const std::string vendor = vendor_of(device);
     HEDDLE_TRY(vendors::Injection injection, vendors::card_injection(vendor, options_.injection, card));
     add(std::move(injection), by_request[device.request]);

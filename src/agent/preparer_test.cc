@@ -249,6 +249,34 @@ TEST_F(PreparerTest, AWholeCardHasItsFolderButNoGuard) {
   EXPECT_NE(cdi.find("nvidia0"), std::string::npos);
 }
 
+TEST_F(PreparerTest, APartitionGetsItsCapabilitiesAndNoGuardAndIsGrantedOnce) {
+  ASSERT_TRUE(make_directories(dir_ + "/driver/proc/driver/nvidia-caps", 0755));
+  ASSERT_TRUE(make_directories(dir_ + "/driver/dev/nvidia-caps", 0755));
+  ASSERT_TRUE(write_file_atomic(dir_ + "/driver/proc/driver/nvidia-caps/mig-minors",
+                                "gpu0/gi10/access 93\ngpu0/gi10/ci0/access 94\n", 0644));
+  for (const char* node : {"93", "94"}) {
+    ASSERT_TRUE(write_file_atomic(dir_ + "/driver/dev/nvidia-caps/nvidia-cap" + node, "", 0644));
+  }
+  ClaimRecord part = grant("u1", 8192, 100);
+  part.devices[0].device = "gpu-0-1g-10gb-3";
+  part.devices[0].card_uuid = "MIG-1";
+  part.devices[0].gpu_instance = 10;
+  part.devices[0].compute_instance = 0;
+  const auto preparer = open();
+  ASSERT_TRUE(preparer->prepare(part));
+  const std::string cdi = read_file(dir_ + "/cdi/heddle.dev-claim-u1.json").value_or("");
+  for (const char* text : {"/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap93", "/dev/nvidia-caps/nvidia-cap94",
+                           "CUDA_VISIBLE_DEVICES=MIG-1", "NVIDIA_VISIBLE_DEVICES=void"}) {
+    EXPECT_NE(cdi.find(text), std::string::npos) << text;
+  }
+  EXPECT_EQ(cdi.find("/run/heddle"), std::string::npos) << "the hardware holds the limit";
+  ClaimRecord again = part;
+  again.uid = "u2";
+  EXPECT_EQ(preparer->prepare(again).error().code, Code::kExhausted);
+  EXPECT_TRUE(preparer->unprepare("u1"));
+  EXPECT_TRUE(preparer->prepare(again));
+}
+
 TEST_F(PreparerTest, AGuardVersionStaysWhileAClaimUsesIt) {
   std::string old_version;
   {

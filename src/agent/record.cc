@@ -15,15 +15,20 @@ constexpr int kFormat = 1;
 constexpr int64_t kMiB = int64_t{1} << 20;
 
 json device_json(const GrantedDevice& device) {
-  return {{"request", device.request},
-          {"pool", device.pool},
-          {"device", device.device},
-          {"shareID", device.share_id},
-          {"cardUUID", device.card_uuid},
-          {"minor", device.minor},
-          {"cardMemoryBytes", device.card_memory_bytes},
-          {"memoryBytes", device.memory_bytes},
-          {"cores", device.cores}};
+  json out = {{"request", device.request},
+              {"pool", device.pool},
+              {"device", device.device},
+              {"shareID", device.share_id},
+              {"cardUUID", device.card_uuid},
+              {"minor", device.minor},
+              {"cardMemoryBytes", device.card_memory_bytes},
+              {"memoryBytes", device.memory_bytes},
+              {"cores", device.cores}};
+  if (device.gpu_instance >= 0) {
+    out["gpuInstance"] = device.gpu_instance;
+    out["computeInstance"] = device.compute_instance;
+  }
+  return out;
 }
 
 GrantedDevice device_of(const json& in) {
@@ -37,6 +42,9 @@ GrantedDevice device_of(const json& in) {
   in.at("cardMemoryBytes").get_to(device.card_memory_bytes);
   in.at("memoryBytes").get_to(device.memory_bytes);
   in.at("cores").get_to(device.cores);
+  // Only of partitions.
+  device.gpu_instance = in.value("gpuInstance", int64_t{-1});
+  device.compute_instance = in.value("computeInstance", int64_t{-1});
   return device;
 }
 

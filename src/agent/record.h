@@ -21,6 +21,9 @@ struct GrantedDevice {
   int64_t card_memory_bytes = 0;  // the capacity of the card, whole MiB
   int64_t memory_bytes = 0;       // granted
   int64_t cores = 0;              // granted, percent
+  // Of a hard partition: card_uuid is its own, minor the number of the card that it lies on. -1: a card.
+  int64_t gpu_instance = -1;
+  int64_t compute_instance = -1;
   [[nodiscard]] bool whole_card() const { return cores >= 100 && memory_bytes >= card_memory_bytes; }
   friend bool operator==(const GrantedDevice&, const GrantedDevice&) = default;
 };

@@ -20,6 +20,13 @@ TEST(Record, RoundTrip) {
   const auto back = parse_record(record_json(record));
   ASSERT_TRUE(back) << back.error().text();
   EXPECT_EQ(*back, record);
+  EXPECT_EQ(record_json(record).find("Instance"), std::string::npos) << "cards are written as before";
+  ClaimRecord part = record;
+  part.devices[0].gpu_instance = 9;
+  part.devices[0].compute_instance = 0;
+  const auto part_back = parse_record(record_json(part));
+  ASSERT_TRUE(part_back) << part_back.error().text();
+  EXPECT_EQ(*part_back, part);
   for (const char* text : {"", "{}", "{\"format\":2}", "[1]"}) EXPECT_FALSE(parse_record(text)) << text;
 }
 

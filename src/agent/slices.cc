@@ -76,7 +76,7 @@ model::Capacity capacity(const Quantity& value, const Quantity& min, const Quant
 // Why the card cannot be offered; empty: it can. names: of the cards before it, which gets its own.
 std::string obstacle(const vendors::Card& card, std::set<std::string>& names) {
   if (card.partitioned)
-    return "its partitions (MIG) are on, and those are not offered yet; nvidia-smi -mig 0 ends that";
+    return "its partitions (MIG) are on: those that exist are offered, the whole is not; nvidia-smi -mig 0 ends that";
   if (grantable_memory(card) < 2 * kMiB) return fmt::format("{} bytes of memory cannot be shared", card.memory_bytes);
   if (!names.insert(card.vendor + "/" + device_name(card)).second) return "another card has its minor number";
   return {};
@@ -113,6 +113,13 @@ void keep_times(model::ResourceSlice& next, const model::ResourceSlice& before) 
 
 // The resource by which a device plugin serves cards like this one; empty: there is none.
 std::string plugin_resource(const vendors::Card& card, const std::map<std::string, Quantity>& allocatable) {
+  if (card.is_partition()) {
+    // The plugin's strategy "mixed" names the profiles.
+    const std::string mig = card.vendor + ".com/mig-";
+    for (auto at = allocatable.lower_bound(mig); at != allocatable.end() && at->first.starts_with(mig); ++at) {
+      if (at->second.sign() > 0) return at->first;
+    }
+  }
   const std::string prefix = card.vendor == "ascend" ? "huawei.com/Ascend" : card.vendor + ".com/gpu";
   for (auto at = allocatable.lower_bound(prefix); at != allocatable.end() && at->first.starts_with(prefix); ++at) {
     const bool same = card.vendor == "ascend" || at->first == prefix;
@@ -129,7 +136,17 @@ const std::string* text_attribute(const model::Device& device, const std::string
 }  // namespace
 
 std::string device_name(const vendors::Card& card) {
-  return fmt::format("{}-{}", card.kind.empty() ? "gpu" : card.kind, card.minor);
+  std::string name = fmt::format("{}-{}", card.kind.empty() ? "gpu" : card.kind, card.minor);
+  if (!card.is_partition()) return name;
+  std::string label;  // of a DNS label's characters; + must not become -, there are 1g.24gb+me and 1g.24gb-me
+  for (const char c : card.partition.profile) {
+    if (c == '+') {
+      label += "-plus-";
+    } else {
+      label += c == '.' ? '-' : c;
+    }
+  }
+  return fmt::format("{}-{}-{}", name, label, card.partition.start);
 }
 
 std::string pool_name(const std::string& node, const std::string& vendor) {
@@ -149,8 +166,13 @@ model::Device make_device(const vendors::Card& card, const std::optional<std::st
   };
   text("vendor", card.vendor);
   text("kind", card.kind);
-  attributes["type"] = std::string("card");
-  attributes["isolation"] = std::string("soft");
+  attributes["type"] = std::string(card.is_partition() ? "partition" : "card");
+  attributes["isolation"] = std::string(card.is_partition() ? "hard" : "soft");
+  if (card.is_partition()) {
+    text("profile", card.partition.profile);
+    text("parentUUID", card.partition.parent_uuid);
+    attributes["placement"] = card.partition.start;
+  }
   text("model", card.model);
   text("architecture", card.architecture);
   text("uuid", card.uuid);
@@ -163,10 +185,15 @@ model::Device make_device(const vendors::Card& card, const std::optional<std::st
   text("resource.kubernetes.io/pciBusID", card.pci_bus_id);
   text("resource.kubernetes.io/pcieRoot", card.pcie_root);
   if (card.numa_node >= 0) attributes["resource.kubernetes.io/numaNode"] = card.numa_node;
-  device.capacity["memory"] =
-      capacity(Quantity::bytes(grantable_memory(card)), Quantity::bytes(kMiB), Quantity::bytes(kMiB));
-  device.capacity["cores"] = capacity(Quantity::from_int(100), Quantity::from_int(0), Quantity::from_int(1));
-  device.allow_multiple_allocations = true;
+  if (card.is_partition()) {
+    // Granted as it is: the hardware has made the parts.
+    device.capacity["memory"] = {Quantity::bytes(grantable_memory(card)), {}};
+  } else {
+    device.capacity["memory"] =
+        capacity(Quantity::bytes(grantable_memory(card)), Quantity::bytes(kMiB), Quantity::bytes(kMiB));
+    device.capacity["cores"] = capacity(Quantity::from_int(100), Quantity::from_int(0), Quantity::from_int(1));
+    device.allow_multiple_allocations = !card.is_partition();
+  }
   device.taints.push_back(taint(kTaintManaged, ""));
   if (foreign_owner) device.taints.push_back(taint(kTaintForeign, *foreign_owner));
   if (!card.healthy) device.taints.push_back(taint(kTaintUnhealthy, card.health_message));

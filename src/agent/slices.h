@@ -18,7 +18,7 @@ struct NodeIdentity {
   friend bool operator==(const NodeIdentity&, const NodeIdentity&) = default;
 };
 
-// "gpu-<minor>"
+// "gpu-<minor>"; of a partition "gpu-<minor>-<profile>-<first slice>"
 std::string device_name(const vendors::Card& card);
 // "<node>/<vendor>"
 std::string pool_name(const std::string& node, const std::string& vendor);

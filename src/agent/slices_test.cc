@@ -137,6 +137,41 @@ TEST(DesiredSlices, LeavesOutWhatCannotBeShared) {
   EXPECT_TRUE(desired_slices(kNode, {}, {}).empty());
 }
 
+TEST(DesiredSlices, OffersThePartitionsThatExistInPlaceOfTheirCard) {
+  std::vector<vendors::Card> list = cards(2);
+  list[0].partitioned = true;
+  vendors::Card part = list[0];
+  part.partitioned = false;
+  part.uuid = "MIG-1";
+  part.memory_bytes = int64_t{9984} << 20;
+  part.partition = {list[0].uuid, "1g.10gb+me", 3, 10, 0};
+  vendors::Card plain = part;
+  plain.uuid = "MIG-2";
+  plain.partition.profile = "1g.10gb-me";
+  list.push_back(part);
+  list.push_back(plain);
+  const auto slices = desired_slices(kNode, list, {});
+  ASSERT_EQ(slices.size(), 1U);
+  ASSERT_EQ(slices[0].devices.size(), 3U) << "without the card that is cut";
+  const model::Device& device = slices[0].devices[1];
+  EXPECT_EQ(device.name, "gpu-0-1g-10gb-plus-me-3");
+  EXPECT_EQ(slices[0].devices[2].name, "gpu-0-1g-10gb-me-3");
+  const auto text = [&](const char* name) { return std::get<std::string>(device.attributes.at(name)); };
+  EXPECT_EQ(text("type"), "partition");
+  EXPECT_EQ(text("isolation"), "hard");
+  EXPECT_EQ(text("profile"), "1g.10gb+me");
+  EXPECT_EQ(text("uuid"), "MIG-1");
+  EXPECT_EQ(text("parentUUID"), list[0].uuid);
+  EXPECT_EQ(std::get<int64_t>(device.attributes.at("placement")), 3);
+  EXPECT_EQ(device.capacity.size(), 1U) << "memory only";
+  EXPECT_FALSE(device.capacity.at("memory").policy) << "nothing of it is shared";
+  EXPECT_FALSE(device.allow_multiple_allocations);
+  // One owner: a plugin that serves partitions has them all.
+  const auto owners = foreign_owners(list, {}, {{"nvidia.com/mig-1g.10gb", Quantity::from_int(1)}});
+  EXPECT_EQ(owners.at("MIG-1"), "device-plugin-nvidia.com/mig-1g.10gb");
+  EXPECT_FALSE(owners.contains(list[1].uuid));
+}
+
 TEST(PlanSlices, WritesOnceAndThenNothing) {
   const auto desired = desired_slices(kNode, cards(2), {});
   const SlicePlan first = plan_slices(desired, {}, 0);

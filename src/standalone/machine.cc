@@ -124,8 +124,9 @@ std::shared_ptr<vendors::CardSource> start_source(const std::vector<std::string>
 Result<void> check_found(const vendors::Snapshot& found, const MachineOptions& options) {
   if (!found.current)
     return fail(Code::kUnavailable, fmt::format("NVIDIA's library does not answer: {}", found.trouble));
-  const auto offered = std::count_if(found.inventory.cards.begin(), found.inventory.cards.end(),
-                                     [](const vendors::Card& card) { return !card.partitioned; });
+  const auto offered =
+      std::count_if(found.inventory.cards.begin(), found.inventory.cards.end(),
+                    [](const vendors::Card& card) { return !card.partitioned && !card.is_partition(); });
   if (offered > 0) return {};
   std::string why = "there are no NVIDIA cards";
   if (found.inventory.state == vendors::LibraryState::kMissing)
@@ -168,7 +169,10 @@ Result<std::string> simulation_yaml(const std::string& short_form) {
 }
 
 std::vector<model::ResourceSlice> machine_slices(const std::string& node, const std::vector<vendors::Card>& cards) {
-  return agent::desired_slices({node, ""}, cards, {});
+  // MIG instances are not offered here: a command runs with the variables of a card, under the guard.
+  std::vector<vendors::Card> whole = cards;
+  std::erase_if(whole, [](const vendors::Card& card) { return card.is_partition(); });
+  return agent::desired_slices({node, ""}, whole, {});
 }
 
 Result<Machine> find_machine(const MachineOptions& options, Remake remake, const Clock& clock) {

@@ -13,6 +13,16 @@
 
 namespace heddle::vendors {
 
+// A hard partition that exists on a card: it is offered, granted and supervised like a card of its own.
+struct PartitionPlace {
+  std::string parent_uuid;  // empty: not a partition
+  std::string profile;      // "1g.10gb"
+  int64_t start = 0;        // first memory slice
+  // What the vendor's accounts and capabilities know it by.
+  int64_t gpu_instance = -1;
+  int64_t compute_instance = -1;
+};
+
 struct Card {
   std::string vendor;        // "nvidia"
   std::string kind;          // "gpu"
@@ -30,8 +40,11 @@ struct Card {
   std::string link_domain;
   std::string super_node;    // which of the vendor's super nodes the card is part of; empty: none
   bool partitioned = false;  // MIG is on: the whole card is not offered
+  PartitionPlace partition = {};
   bool healthy = true;
   std::string health_message;
+
+  [[nodiscard]] bool is_partition() const { return !partition.parent_uuid.empty(); }
 };
 
 struct CardProcess {

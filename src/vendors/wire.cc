@@ -7,25 +7,35 @@ namespace {
 
 using nlohmann::json;
 
+json to_json(const PartitionPlace& place) {
+  return {{"parentUUID", place.parent_uuid},
+          {"profile", place.profile},
+          {"start", place.start},
+          {"gpuInstance", place.gpu_instance},
+          {"computeInstance", place.compute_instance}};
+}
+
 json to_json(const Card& card) {
-  return {{"vendor", card.vendor},
-          {"kind", card.kind},
-          {"uuid", card.uuid},
-          {"model", card.model},
-          {"architecture", card.architecture},
-          {"index", card.index},
-          {"minor", card.minor},
-          {"memoryBytes", card.memory_bytes},
-          {"pciBusID", card.pci_bus_id},
-          {"pcieRoot", card.pcie_root},
-          {"numaNode", card.numa_node},
-          {"driverVersion", card.driver_version},
-          {"runtimeVersion", card.runtime_version},
-          {"linkDomain", card.link_domain},
-          {"superNode", card.super_node},
-          {"partitioned", card.partitioned},
-          {"healthy", card.healthy},
-          {"healthMessage", card.health_message}};
+  json out = {{"vendor", card.vendor},
+              {"kind", card.kind},
+              {"uuid", card.uuid},
+              {"model", card.model},
+              {"architecture", card.architecture},
+              {"index", card.index},
+              {"minor", card.minor},
+              {"memoryBytes", card.memory_bytes},
+              {"pciBusID", card.pci_bus_id},
+              {"pcieRoot", card.pcie_root},
+              {"numaNode", card.numa_node},
+              {"driverVersion", card.driver_version},
+              {"runtimeVersion", card.runtime_version},
+              {"linkDomain", card.link_domain},
+              {"superNode", card.super_node},
+              {"partitioned", card.partitioned},
+              {"healthy", card.healthy},
+              {"healthMessage", card.health_message}};
+  if (card.is_partition()) out["partition"] = to_json(card.partition);
+  return out;
 }
 
 Card card_of(const json& in) {
@@ -48,6 +58,13 @@ Card card_of(const json& in) {
   in.at("partitioned").get_to(card.partitioned);
   in.at("healthy").get_to(card.healthy);
   in.at("healthMessage").get_to(card.health_message);
+  if (const auto place = in.find("partition"); place != in.end()) {
+    place->at("parentUUID").get_to(card.partition.parent_uuid);
+    place->at("profile").get_to(card.partition.profile);
+    place->at("start").get_to(card.partition.start);
+    place->at("gpuInstance").get_to(card.partition.gpu_instance);
+    place->at("computeInstance").get_to(card.partition.compute_instance);
+  }
   return card;
 }
 

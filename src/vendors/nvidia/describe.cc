@@ -26,6 +26,12 @@ std::string architecture_name(uint32_t code) {
   return code < kNames.size() ? std::string(kNames[code]) : std::string();
 }
 
+std::string mig_profile_of_name(const std::string& name) {
+  constexpr std::string_view kMark = " MIG ";
+  const size_t at = name.rfind(kMark);
+  return at == std::string::npos ? std::string() : name.substr(at + kMark.size());
+}
+
 std::string cuda_version_text(int64_t version) {
   if (version <= 0) return {};
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);

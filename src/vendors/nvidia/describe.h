@@ -12,6 +12,10 @@ std::string normal_pci_bus_id(const std::string& text);
 // NVML_DEVICE_ARCH_* -> "Hopper"; empty when unknown.
 std::string architecture_name(uint32_t code);
 
+// "NVIDIA H100 80GB HBM3 MIG 1g.10gb" -> "1g.10gb"; empty when the name has no such end. A part of a GPU instance
+// ("1c.3g.40gb") keeps its prefix.
+std::string mig_profile_of_name(const std::string& name);
+
 // 12090 -> "12.9"; empty for 0.
 std::string cuda_version_text(int64_t version);
 

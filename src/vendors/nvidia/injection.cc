@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <string_view>
 
 #include "base/file.h"
@@ -63,6 +64,36 @@ void add_binaries(const InjectionOptions& options, Injection& injection) {
   }
 }
 
+// The minor number of a capability, from the kernel's list; below the driver's root for a simulated one.
+Result<int64_t> capability_minor(const InjectionOptions& options, const std::string& capability) {
+  const std::string list = "/proc/driver/nvidia-caps/mig-minors";
+  Result<std::string> text = read_file(under(options.driver_root, list), size_t{4} << 20);
+  if (!text) text = read_file(list, size_t{4} << 20);
+  if (!text) return tl::unexpected(text.error());
+  std::string_view rest = *text;
+  while (!rest.empty()) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    if (!line.starts_with(capability + " ")) continue;
+    const std::string_view number = line.substr(capability.size() + 1);
+    int64_t minor = 0;
+    const auto parsed = std::from_chars(number.data(), number.data() + number.size(), minor);
+    if (parsed.ec == std::errc()) return minor;
+  }
+  return fail(Code::kNotFound, fmt::format("{} does not name {}", list, capability));
+}
+
+// The nodes that let a process use a GPU instance and its compute instance.
+Result<void> add_capabilities(const InjectionOptions& options, const Card& card, Injection& injection) {
+  const std::string gpu = fmt::format("gpu{}/gi{}", card.minor, card.partition.gpu_instance);
+  for (const std::string& owner : {gpu, fmt::format("{}/ci{}", gpu, card.partition.compute_instance)}) {
+    HEDDLE_TRY(const int64_t minor, capability_minor(options, owner + "/access"));
+    const std::string node = fmt::format("/dev/nvidia-caps/nvidia-cap{}", minor);
+    HEDDLE_CHECK_OK(add_node(options, node, node, injection));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Injection> common_injection(const InjectionOptions& options) {
@@ -81,6 +112,9 @@ Result<Injection> card_injection(const InjectionOptions& options, const Card& ca
   Injection injection;
   const std::string node = fmt::format("/dev/nvidia{}", card.minor);
   HEDDLE_CHECK_OK(add_node(options, node, node, injection));
+  if (card.partition.gpu_instance >= 0) {
+    HEDDLE_CHECK_OK(add_capabilities(options, card, injection));
+  }
   return injection;
 }
 

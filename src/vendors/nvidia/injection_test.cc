@@ -70,6 +70,32 @@ TEST_F(InjectionTest, MountsDriverFilesUnderEachOfTheirNamesAndNothingElse) {
   EXPECT_EQ(injection->environment[0].second, "void");
 }
 
+TEST_F(InjectionTest, APartitionNeedsItsCardAndBothOfItsCapabilities) {
+  Card card;
+  card.minor = 2;
+  card.partition = {"GPU-2", "1g.10gb", 3, 10, 0};
+  ASSERT_TRUE(make_directories(root_ + "/proc/driver/nvidia-caps", 0755));
+  ASSERT_TRUE(make_directories(root_ + "/dev/nvidia-caps", 0755));
+  ASSERT_TRUE(write_file_atomic(root_ + "/proc/driver/nvidia-caps/mig-minors",
+                                "config 1\nmonitor 2\ngpu2/gi1/access 282\ngpu2/gi10/access 363\n"
+                                "gpu2/gi10/ci0/access 364\ngpu2/gi10/ci1/access 365\n",
+                                0644));
+  touch("/dev/nvidia-caps/nvidia-cap363");
+  EXPECT_EQ(card_injection(options_, card).error().code, Code::kNotFound) << "one node alone is of no use";
+  touch("/dev/nvidia-caps/nvidia-cap364");
+  const auto injection = card_injection(options_, card);
+  ASSERT_TRUE(injection) << injection.error().text();
+  const std::map<std::string, std::string> expected = {
+      {"/dev/nvidia2", root_ + "/dev/nvidia2"},
+      {"/dev/nvidia-caps/nvidia-cap363", root_ + "/dev/nvidia-caps/nvidia-cap363"},
+      {"/dev/nvidia-caps/nvidia-cap364", root_ + "/dev/nvidia-caps/nvidia-cap364"}};
+  EXPECT_EQ(by_container_path(*injection), expected);
+  card.partition.gpu_instance = 4;
+  const auto unknown = card_injection(options_, card);
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().text().find("gpu2/gi4/access"), std::string::npos);
+}
+
 // The catalogue is what users read; what is injected must be what it says.
 TEST_F(InjectionTest, InjectsWhatTheCatalogueSays) {
   const auto catalog = catalog::Catalog::built_in();

@@ -47,6 +47,13 @@ NvmlApi load_api(void* handle) {
   load(handle, api.total_ecc_errors, {"nvmlDeviceGetTotalEccErrors"});
   load(handle, api.remapped_rows, {"nvmlDeviceGetRemappedRows"});
   load(handle, api.mig_mode, {"nvmlDeviceGetMigMode"});
+  load(handle, api.max_mig_devices, {"nvmlDeviceGetMaxMigDeviceCount"});
+  load(handle, api.mig_device, {"nvmlDeviceGetMigDeviceHandleByIndex"});
+  load(handle, api.gpu_instance_id, {"nvmlDeviceGetGpuInstanceId"});
+  load(handle, api.compute_instance_id, {"nvmlDeviceGetComputeInstanceId"});
+  load(handle, api.attributes, {"nvmlDeviceGetAttributes_v2", "nvmlDeviceGetAttributes"});
+  load(handle, api.gpu_instance_by_id, {"nvmlDeviceGetGpuInstanceById"});
+  load(handle, api.gpu_instance_info, {"nvmlGpuInstanceGetInfo"});
   load(handle, api.compute_processes,
        {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"});
   load(handle, api.graphics_processes,

@@ -37,6 +37,13 @@ struct NvmlApi {
   decltype(&::nvmlDeviceGetTotalEccErrors) total_ecc_errors = nullptr;
   decltype(&::nvmlDeviceGetRemappedRows) remapped_rows = nullptr;
   decltype(&::nvmlDeviceGetMigMode) mig_mode = nullptr;
+  decltype(&::nvmlDeviceGetMaxMigDeviceCount) max_mig_devices = nullptr;
+  decltype(&::nvmlDeviceGetMigDeviceHandleByIndex) mig_device = nullptr;
+  decltype(&::nvmlDeviceGetGpuInstanceId) gpu_instance_id = nullptr;
+  decltype(&::nvmlDeviceGetComputeInstanceId) compute_instance_id = nullptr;
+  decltype(&::nvmlDeviceGetAttributes_v2) attributes = nullptr;
+  decltype(&::nvmlDeviceGetGpuInstanceById) gpu_instance_by_id = nullptr;
+  decltype(&::nvmlGpuInstanceGetInfo) gpu_instance_info = nullptr;
   decltype(&::nvmlDeviceGetComputeRunningProcesses_v3) compute_processes = nullptr;  // or _v2: the same layout
   decltype(&::nvmlDeviceGetGraphicsRunningProcesses_v3) graphics_processes = nullptr;
   decltype(&::nvmlDeviceGetComputeRunningProcesses) compute_processes_v1 = nullptr;

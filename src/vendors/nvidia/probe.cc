@@ -26,6 +26,8 @@ constexpr int kMaxEventsPerCall = 256;
 // What a driver says beyond these is an error of its own, and no reason to take memory or time for it.
 constexpr unsigned kMaxCards = 1024;
 constexpr size_t kMaxProcesses = 16384;
+constexpr unsigned kMaxMigDevices = 64;
+constexpr unsigned kNoInstance = 0xffffffffU;
 constexpr uint64_t kLongestSampleUs = 60000000;
 
 template <typename Function, typename... Arguments>
@@ -83,7 +85,9 @@ struct Probe::Impl {
     std::string uuid;
     nvmlDevice_t device = nullptr;
     int64_t memory_bytes = 0;
-    unsigned number = 0;  // of the driver
+    unsigned number = 0;            // of the driver
+    nvmlDevice_t parent = nullptr;  // of a MIG device
+    std::string parent_uuid = {};
   };
 
   ProbeOptions options;
@@ -105,11 +109,15 @@ struct Probe::Impl {
   void register_events();
   void skip(unsigned number, const std::string& why) { skipped.push_back(fmt::format("card {}: {}", number, why)); }
   Result<Card> describe(const Handle& handle, int64_t index) const;
+  void add_partitions(const Handle& card);
+  [[nodiscard]] Result<PartitionPlace> place_of(const Handle& handle) const;
   [[nodiscard]] int64_t total_memory(nvmlDevice_t device) const;
   [[nodiscard]] Verdict verdict(nvmlDevice_t device) const;
   void read_memory(nvmlDevice_t device, CardStatus& status, Verdict& health) const;
   void read_sensors(nvmlDevice_t device, CardStatus& status) const;
   [[nodiscard]] std::vector<CardProcess> processes(const Handle& handle) const;
+  [[nodiscard]] bool has_partitions(const std::string& uuid) const;
+  void share_events(std::vector<HealthEvent>& reported) const;
   std::vector<HealthEvent> drain_events() const;
   std::optional<HealthEvent> new_ecc_errors(const Handle& handle);
   std::optional<CardTimes> times(const Handle& handle);
@@ -178,12 +186,61 @@ void Probe::Impl::enumerate() {
       continue;
     }
     handles.push_back({std::move(uuid), device, total_memory(device), index});
+    add_partitions(Handle(handles.back()));
   }
+}
+
+void Probe::Impl::add_partitions(const Handle& card) {
+  unsigned current = 0;
+  unsigned pending = 0;
+  unsigned most = 0;
+  if (call(api().mig_mode, card.device, &current, &pending) != NVML_SUCCESS || current == 0 ||
+      call(api().max_mig_devices, card.device, &most) != NVML_SUCCESS) {
+    return;
+  }
+  for (unsigned index = 0; index < std::min(most, kMaxMigDevices); ++index) {  // there are gaps
+    nvmlDevice_t device = nullptr;
+    if (call(api().mig_device, card.device, index, &device) != NVML_SUCCESS) continue;
+    std::string uuid = text_of(api().uuid, device);
+    if (uuid.empty() || std::ranges::find(handles, uuid, &Handle::uuid) != handles.end()) {
+      skip(card.number, fmt::format("MIG device {} has no uuid of its own", index));
+      continue;
+    }
+    handles.push_back({std::move(uuid), device, total_memory(device), card.number, card.device, card.uuid});
+  }
+}
+
+// Errors: kUnavailable for one that is not the whole of its GPU instance: its memory is shared with others.
+Result<PartitionPlace> Probe::Impl::place_of(const Handle& handle) const {
+  PartitionPlace place;
+  place.parent_uuid = handle.parent_uuid;
+  unsigned gpu = 0;
+  unsigned compute = 0;
+  nvmlDeviceAttributes_t attributes{};
+  nvmlGpuInstance_t instance = nullptr;
+  nvmlGpuInstanceInfo_t info{};
+  if (call(api().gpu_instance_id, handle.device, &gpu) != NVML_SUCCESS ||
+      call(api().compute_instance_id, handle.device, &compute) != NVML_SUCCESS ||
+      call(api().attributes, handle.device, &attributes) != NVML_SUCCESS ||
+      call(api().gpu_instance_by_id, handle.parent, gpu, &instance) != NVML_SUCCESS ||
+      call(api().gpu_instance_info, instance, &info) != NVML_SUCCESS) {
+    return fail(Code::kUnavailable, handle.uuid + ": the driver does not say where it lies");
+  }
+  if (attributes.computeInstanceSliceCount != attributes.gpuInstanceSliceCount) {
+    return fail(Code::kUnavailable, handle.uuid + " is a part of a GPU instance, whose memory others share");
+  }
+  place.gpu_instance = gpu;
+  place.compute_instance = compute;
+  place.start = info.placement.start;
+  place.profile = mig_profile_of_name(text_of(api().name, handle.device));
+  if (place.profile.empty()) return fail(Code::kUnavailable, handle.uuid + ": its name has no profile");
+  return place;
 }
 
 void Probe::Impl::register_events() {
   if (events != nullptr || call(api().event_set_create, &events) != NVML_SUCCESS) return;
   for (const Handle& handle : handles) {
+    if (handle.parent != nullptr) continue;
     // A card that cannot report one kind may still report the other.
     if (call(api().register_events, handle.device, kEventMask, events) == NVML_SUCCESS) continue;
     (void)call(api().register_events, handle.device, static_cast<unsigned long long>(nvmlEventTypeXidCriticalError),
@@ -206,35 +263,41 @@ Result<Card> Probe::Impl::describe(const Handle& handle, int64_t index) const {
   card.kind = "gpu";
   card.uuid = handle.uuid;
   card.index = index;
-  card.model = text_of(api().name, handle.device);
+  // What an instance has not of its own is its card's.
+  nvmlDevice_t whole = handle.parent != nullptr ? handle.parent : handle.device;
+  card.model = text_of(api().name, whole);
+  if (handle.parent != nullptr) {
+    HEDDLE_TRY(card.partition, place_of(handle));
+  }
   unsigned minor_number = 0;
-  if (api().minor_number(handle.device, &minor_number) != NVML_SUCCESS) {
+  if (api().minor_number(whole, &minor_number) != NVML_SUCCESS) {
     return fail(Code::kUnavailable, handle.uuid + " has no minor number");
   }
   card.minor = minor_number;
   card.memory_bytes = handle.memory_bytes;
   if (card.memory_bytes <= 0) return fail(Code::kUnavailable, handle.uuid + " has no memory size");
   nvmlDeviceArchitecture_t architecture = 0;
-  if (call(api().architecture, handle.device, &architecture) == NVML_SUCCESS) {
+  if (call(api().architecture, whole, &architecture) == NVML_SUCCESS) {
     card.architecture = architecture_name(architecture);
   }
   nvmlPciInfo_t pci{};
-  if (call(api().pci_info, handle.device, &pci) == NVML_SUCCESS) {
+  if (call(api().pci_info, whole, &pci) == NVML_SUCCESS) {
     card.pci_bus_id = normal_pci_bus_id(pci.busId[0] != '\0' ? pci.busId : pci.busIdLegacy);
   }
   card.pcie_root = pcie_root(options.sysfs, card.pci_bus_id);
   card.numa_node = numa_node(options.sysfs, card.pci_bus_id);
   unsigned long nodes = 0;
   if (card.numa_node < 0 &&
-      call(api().memory_affinity, handle.device, 1U, &nodes,
-           static_cast<nvmlAffinityScope_t>(NVML_AFFINITY_SCOPE_NODE)) == NVML_SUCCESS &&
+      call(api().memory_affinity, whole, 1U, &nodes, static_cast<nvmlAffinityScope_t>(NVML_AFFINITY_SCOPE_NODE)) ==
+          NVML_SUCCESS &&
       std::has_single_bit(nodes)) {
     card.numa_node = std::countr_zero(nodes);
   }
   unsigned current = 0;
   unsigned pending = 0;
-  card.partitioned = call(api().mig_mode, handle.device, &current, &pending) == NVML_SUCCESS && current != 0;
-  const Verdict health = verdict(handle.device);
+  card.partitioned = handle.parent == nullptr &&
+                     call(api().mig_mode, handle.device, &current, &pending) == NVML_SUCCESS && current != 0;
+  const Verdict health = verdict(whole);
   card.healthy = health.healthy;
   card.health_message = health.message;
   return card;
@@ -283,7 +346,11 @@ void Probe::Impl::read_sensors(nvmlDevice_t device, CardStatus& status) const {
 std::vector<CardProcess> Probe::Impl::processes(const Handle& handle) const {
   nvmlDevice_t device = handle.device;
   std::map<int64_t, int64_t> memory_by_pid;
-  if (const auto compute = list_processes<nvmlProcessInfo_t>(api().compute_processes, device)) {
+  if (auto compute = list_processes<nvmlProcessInfo_t>(api().compute_processes, device)) {
+    // Those on an instance are told by its own handle.
+    if (has_partitions(handle.uuid)) {
+      std::erase_if(*compute, [](const nvmlProcessInfo_t& info) { return info.gpuInstanceId != kNoInstance; });
+    }
     add_processes(memory_by_pid, *compute, handle.memory_bytes);
   } else if (const auto old = list_processes<nvmlProcessInfo_v1_t>(api().compute_processes_v1, device)) {
     add_processes(memory_by_pid, *old, handle.memory_bytes);
@@ -295,6 +362,21 @@ std::vector<CardProcess> Probe::Impl::processes(const Handle& handle) const {
   result.reserve(memory_by_pid.size());
   for (const auto& [pid, bytes] : memory_by_pid) result.push_back({pid, bytes});
   return result;
+}
+
+bool Probe::Impl::has_partitions(const std::string& uuid) const {
+  return std::ranges::find(handles, uuid, &Handle::parent_uuid) != handles.end();
+}
+
+// What befalls a card befalls its instances.
+void Probe::Impl::share_events(std::vector<HealthEvent>& reported) const {
+  const std::vector<HealthEvent> of_cards = reported;
+  for (const HealthEvent& event : of_cards) {
+    for (const Handle& handle : handles) {
+      if (handle.parent == nullptr || handle.parent_uuid != event.uuid) continue;
+      reported.push_back({handle.uuid, event.message, event.needs_reset});
+    }
+  }
 }
 
 std::vector<HealthEvent> Probe::Impl::drain_events() const {
@@ -400,7 +482,7 @@ StatusReport Probe::status() {
   for (const Impl::Handle& handle : impl_->handles) {
     CardStatus status;
     status.uuid = handle.uuid;
-    Verdict health = impl_->verdict(handle.device);
+    Verdict health = impl_->verdict(handle.parent != nullptr ? handle.parent : handle.device);
     impl_->read_memory(handle.device, status, health);
     impl_->read_sensors(handle.device, status);
     status.processes = impl_->processes(handle);
@@ -411,8 +493,10 @@ StatusReport Probe::status() {
   }
   report.events = impl_->drain_events();
   for (const Impl::Handle& handle : impl_->handles) {
+    if (handle.parent != nullptr) continue;
     if (auto event = impl_->new_ecc_errors(handle)) report.events.push_back(*std::move(event));
   }
+  impl_->share_events(report.events);
   return report;
 }
 
@@ -420,6 +504,7 @@ TimesReport Probe::times() {
   TimesReport report;
   if (impl_->state != LibraryState::kOk) return report;
   for (const Impl::Handle& handle : impl_->handles) {
+    if (handle.parent != nullptr) continue;  // the driver keeps no such account of instances
     if (auto times = impl_->times(handle)) report.push_back(*std::move(times));
   }
   return report;

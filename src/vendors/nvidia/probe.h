@@ -15,6 +15,9 @@ struct ProbeOptions {
 };
 
 // Thread rule: one thread. Loads the library at the first use and again after a failure.
+//
+// The MIG devices of a card in MIG mode are reported beside it, as cards with a place on it; the card's own list of
+// processes then leaves out those on an instance.
 class Probe {
  public:
   explicit Probe(ProbeOptions options);

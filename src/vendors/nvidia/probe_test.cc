@@ -1,11 +1,15 @@
 #include "vendors/nvidia/probe.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <string>
 
 #include "base/file.h"
+#include "vendors/wire.h"
 
 namespace heddle::vendors::nvidia {
 namespace {
@@ -33,6 +37,64 @@ TEST(Probe, FindsTheLibraryUnderTheDriverRoot) {
   EXPECT_EQ(inventory.library_path, dir + "/usr/lib64/libnvidia-ml.so.1");
   EXPECT_EQ(inventory.state, LibraryState::kMissing) << "it cannot be loaded";
   EXPECT_FALSE(inventory.detail.empty());
+  ASSERT_TRUE(remove_tree(dir));
+}
+
+// On the simulated machine, whose library is the vendor's in names and layouts.
+TEST(Probe, FindsTheInstancesOfAPartitionedCardAndWhoIsOnThem) {
+  const char* tools = std::getenv("HEDDLE_BINARY_DIR");
+  ASSERT_NE(tools, nullptr);
+  std::string dir = testing::TempDir() + "heddle-probe-XXXXXX";
+  ASSERT_NE(::mkdtemp(dir.data()), nullptr);
+  ASSERT_TRUE(write_file_atomic(
+      dir + "/cards.yaml", "cards: [{model: H100, mig-instances: ['3g.40gb@4', '1g.10gb@2']}, {model: H100}]", 0600));
+  const std::string bin = tools;
+  ASSERT_EQ(
+      std::system(
+          (bin + "/bin/nvsim create --config " + dir + "/cards.yaml --root " + dir + " >" + dir + "/log").c_str()),
+      0);
+  ::setenv("NVSIM_ROOT", dir.c_str(), 1);
+  {
+    Probe probe({bin + "/sim/nvidia/lib/libnvidia-ml.so.1", dir, "/sys"});
+    const Inventory found = probe.discover();
+    ASSERT_EQ(found.cards.size(), 4U);
+    EXPECT_TRUE(found.cards[0].partitioned);
+    EXPECT_FALSE(found.cards[0].is_partition());
+    const Card& small = found.cards[1];
+    EXPECT_EQ(small.partition.profile, "1g.10gb");
+    EXPECT_EQ(small.partition.start, 2);
+    EXPECT_EQ(small.partition.gpu_instance, 9);
+    EXPECT_EQ(small.partition.parent_uuid, found.cards[0].uuid);
+    EXPECT_EQ(small.memory_bytes, int64_t{9984} << 20);
+    EXPECT_EQ(small.minor, 0);
+    EXPECT_EQ(small.model, "NVIDIA H100 80GB HBM3");
+    EXPECT_EQ(found.cards[2].partition.profile, "3g.40gb");
+    EXPECT_FALSE(found.cards[3].partitioned);
+    // It crosses the pipe of the worker whole.
+    const auto parsed = parse_inventory(inventory_json(found));
+    ASSERT_TRUE(parsed) << parsed.error().text();
+    EXPECT_EQ(parsed->cards[1].partition.gpu_instance, 9);
+    EXPECT_FALSE(parsed->cards[3].is_partition());
+    // A process on an instance is on it, and not on its card.
+    const std::string run = "cd " + dir + "; CUDA_VISIBLE_DEVICES=" + small.uuid + " " + bin +
+                            "/bin/nvsim-run lib=" + bin +
+                            "/sim/nvidia/lib/libcuda.so.1 expect-total=9984Mi alloc=100Mi touch=" + dir + "/up hold >" +
+                            dir + "/run 2>&1 & echo $! >" + dir + "/pid";
+    ASSERT_EQ(std::system(run.c_str()), 0);
+    while (!file_exists(dir + "/up") && read_file(dir + "/run").value_or("").find("ok=0") == std::string::npos) {
+      ::usleep(1000);
+    }
+    const StatusReport status = probe.status();
+    ASSERT_EQ(status.cards.size(), 4U);
+    EXPECT_TRUE(status.cards[0].processes.empty());
+    EXPECT_EQ(status.cards[1].processes.size(), 1U) << read_file(dir + "/run").value_or("");
+    EXPECT_TRUE(status.cards[2].processes.empty());
+    ::kill(static_cast<pid_t>(std::stol(read_file(dir + "/pid").value_or("0"))), SIGKILL);
+    // What befalls the card befalls its instances.
+    ASSERT_EQ(std::system((bin + "/bin/nvsim fault --root " + dir + " --card 0 --kind xid --value 79").c_str()), 0);
+    EXPECT_EQ(probe.status().events.size(), 3U);
+  }
+  ::unsetenv("NVSIM_ROOT");
   ASSERT_TRUE(remove_tree(dir));
 }
 
