@@ -226,6 +226,7 @@ void add_process(const Tenant& tenant, Account* account, uint64_t seed) {
   fiber->random.seed(seed);
   fiber->wake = world->now + 1000 * static_cast<int64_t>(seed % 977);
   world->card->used_mask |= uint64_t{1} << fiber->slot;
+  world->card->slots[fiber->slot].gpu_instance = -1;  // of the whole card
   world->card->slots[fiber->slot].serial = static_cast<uint64_t>(fiber->slot) + 1;
   getcontext(&fiber->context);
   fiber->context.uc_stack.ss_sp = fiber->stack.data();
