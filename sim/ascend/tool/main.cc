@@ -1,28 +1,29 @@
 // ascendsim: makes, shows, breaks and removes a simulated NPU machine. Exit codes: 0 done, 1 usage, 3 an error.
 #include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <bit>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <optional>
 
 #include "state/npu.h"
 #include "state/schedule.h"
+#include "tool/command.h"
 #include "tool/npu_config.h"
 
 namespace ascendsim {
 namespace {
 
-constexpr int kUsage = 1;
-constexpr int kError = 3;
+using nvsim::tool::folder_of;
+using nvsim::tool::kError;
+using nvsim::tool::kUsage;
+using nvsim::tool::number_of;
+using nvsim::tool::Options;
+using nvsim::tool::write_state;
 
 constexpr const char* kHelp =
     "usage: ascendsim create  --config cards.yaml (--root DIR | --dev DIR)   make the machine's files\n"
@@ -32,70 +33,9 @@ constexpr const char* kHelp =
     "kinds: init (dcmi_init fails with value, -8012), lost, hang, health (value: 1 to 3), error (value: the code, and\n"
     "       health 2), ecc (value: how many double-bit errors), clear (card: its faults; without --card: also init)\n";
 
-struct Options {
-  std::string verb;
-  std::map<std::string, std::string> values;
-};
-
 int fail(const std::string& text, int code = kError) {
   std::cerr << "ascendsim: " << text << "\n";
   return code;
-}
-
-std::optional<Options> parse(int count, char** arguments) {
-  Options options;
-  if (count < 2) {
-    return std::nullopt;
-  }
-  options.verb = arguments[1];
-  for (int index = 2; index + 1 < count; index += 2) {
-    const std::string key = arguments[index];
-    if (key != "--config" && key != "--root" && key != "--dev" && key != "--card" && key != "--kind" &&
-        key != "--value") {
-      return std::nullopt;
-    }
-    options.values[key.substr(2)] = arguments[index + 1];
-  }
-  const bool placed = options.values.contains("root") != options.values.contains("dev");
-  return count % 2 == 0 && placed ? std::optional(options) : std::nullopt;
-}
-
-std::string folder_of(const Options& options) {
-  const auto dev = options.values.find("dev");
-  return dev != options.values.end() ? dev->second : options.values.at("root") + "/dev";
-}
-
-std::optional<std::int64_t> number_of(const Options& options, const std::string& key) {
-  const auto found = options.values.find(key);
-  std::int64_t value = 0;
-  if (found == options.values.end()) {
-    return std::nullopt;
-  }
-  const std::string& text = found->second;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  return result.ec == std::errc() && result.ptr == text.data() + text.size() ? std::optional(value) : std::nullopt;
-}
-
-// Makes a new file beside, lets `fill` write its head, and renames it, so that nobody ever maps a half-made state.
-template <typename State, typename Fill>
-bool write_state(const std::string& path, Fill fill) {
-  const std::string scratch = path + ".new";
-  const int descriptor = ::open(scratch.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor < 0) {
-    return false;
-  }
-  void* data = MAP_FAILED;
-  // Like the device nodes: open to every user, whatever the umask says.
-  if (fchmod(descriptor, 0666) == 0 && ftruncate(descriptor, sizeof(State)) == 0) {
-    data = mmap(nullptr, sizeof(State), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-  }
-  ::close(descriptor);
-  if (data == MAP_FAILED) {
-    return false;
-  }
-  fill(*static_cast<State*>(data));
-  munmap(data, sizeof(State));
-  return rename(scratch.c_str(), path.c_str()) == 0;
 }
 
 std::string card_file(const std::string& folder, std::uint32_t physical) {
@@ -260,11 +200,11 @@ int destroy(const Options& options) {
 }  // namespace ascendsim
 
 int main(int count, char** arguments) {
-  const auto options = ascendsim::parse(count, arguments);
+  const auto options = nvsim::tool::parse(count, arguments);
   if (options && options->verb == "create") return ascendsim::create(*options);
   if (options && options->verb == "show") return ascendsim::show(*options);
   if (options && options->verb == "fault") return ascendsim::fault(*options);
   if (options && options->verb == "destroy") return ascendsim::destroy(*options);
   std::cerr << ascendsim::kHelp;
-  return ascendsim::kUsage;
+  return nvsim::tool::kUsage;
 }

@@ -1,31 +1,33 @@
 // nvsim: makes, shows, breaks and removes a simulated NVIDIA machine. Exit codes: 0 done, 1 usage, 3 an error.
 #include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <map>
 #include <optional>
 
 #include "state/machine.h"
 #include "state/mig.h"
 #include "state/schedule.h"
+#include "tool/command.h"
 #include "tool/config.h"
 
 namespace nvsim {
 namespace {
 
-constexpr int kUsage = 1;
-constexpr int kError = 3;
+using tool::folder_of;
+using tool::kError;
+using tool::kUsage;
+using tool::number_of;
+using tool::Options;
+using tool::write_state;
+
 constexpr std::uint64_t kXidEvent = 0x8;
 constexpr std::uint64_t kDoubleBitEvent = 0x2;
 
@@ -38,70 +40,9 @@ constexpr const char* kHelp =
     "kinds: init (every init fails; value: the NVML code, 9), lost, hang, xid (value: the XID), ecc (value: how many\n"
     "       uncorrectable errors), ecc-corrected, clear (card: its faults; without --card: also init)\n";
 
-struct Options {
-  std::string verb;
-  std::map<std::string, std::string> values;
-};
-
 int fail(const std::string& text, int code = kError) {
   std::cerr << "nvsim: " << text << "\n";
   return code;
-}
-
-std::optional<Options> parse(int count, char** arguments) {
-  Options options;
-  if (count < 2) {
-    return std::nullopt;
-  }
-  options.verb = arguments[1];
-  for (int index = 2; index + 1 < count; index += 2) {
-    const std::string key = arguments[index];
-    if (key != "--config" && key != "--root" && key != "--dev" && key != "--card" && key != "--kind" &&
-        key != "--value") {
-      return std::nullopt;
-    }
-    options.values[key.substr(2)] = arguments[index + 1];
-  }
-  const bool placed = options.values.contains("root") != options.values.contains("dev");
-  return count % 2 == 0 && placed ? std::optional(options) : std::nullopt;
-}
-
-std::string folder_of(const Options& options) {
-  const auto dev = options.values.find("dev");
-  return dev != options.values.end() ? dev->second : options.values.at("root") + "/dev";
-}
-
-std::optional<std::int64_t> number_of(const Options& options, const std::string& key) {
-  const auto found = options.values.find(key);
-  std::int64_t value = 0;
-  if (found == options.values.end()) {
-    return std::nullopt;
-  }
-  const std::string& text = found->second;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  return result.ec == std::errc() && result.ptr == text.data() + text.size() ? std::optional(value) : std::nullopt;
-}
-
-// Makes a new file beside, lets `fill` write its head, and renames it, so that nobody ever maps a half-made state.
-template <typename State, typename Fill>
-bool write_state(const std::string& path, Fill fill) {
-  const std::string scratch = path + ".new";
-  const int descriptor = ::open(scratch.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor < 0) {
-    return false;
-  }
-  void* data = MAP_FAILED;
-  // Like the device nodes: open to every user, whatever the umask says.
-  if (fchmod(descriptor, 0666) == 0 && ftruncate(descriptor, sizeof(State)) == 0) {
-    data = mmap(nullptr, sizeof(State), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-  }
-  ::close(descriptor);
-  if (data == MAP_FAILED) {
-    return false;
-  }
-  fill(*static_cast<State*>(data));
-  munmap(data, sizeof(State));
-  return rename(scratch.c_str(), path.c_str()) == 0;
 }
 
 bool show_instances(const std::string& folder, const CardConfig& card, const Mig& mig) {
@@ -350,10 +291,10 @@ int destroy(const Options& options) {
 }  // namespace nvsim
 
 int main(int count, char** arguments) {
-  const auto options = nvsim::parse(count, arguments);
+  const auto options = nvsim::tool::parse(count, arguments);
   if (!options) {
     std::cerr << nvsim::kHelp;
-    return nvsim::kUsage;
+    return nvsim::tool::kUsage;
   }
   if (options->verb == "create") {
     return nvsim::create(*options);
@@ -371,5 +312,5 @@ int main(int count, char** arguments) {
     return nvsim::destroy(*options);
   }
   std::cerr << nvsim::kHelp;
-  return nvsim::kUsage;
+  return nvsim::tool::kUsage;
 }
