@@ -61,6 +61,7 @@ NvmlApi load_api(void* handle) {
   load(handle, api.compute_processes_v1, {"nvmlDeviceGetComputeRunningProcesses"});
   load(handle, api.process_utilization, {"nvmlDeviceGetProcessUtilization"});
   load(handle, api.event_set_create, {"nvmlEventSetCreate"});
+  load(handle, api.event_set_free, {"nvmlEventSetFree"});
   load(handle, api.register_events, {"nvmlDeviceRegisterEvents"});
   load(handle, api.event_set_wait, {"nvmlEventSetWait_v2", "nvmlEventSetWait"});
   return api;

@@ -49,6 +49,7 @@ struct NvmlApi {
   decltype(&::nvmlDeviceGetComputeRunningProcesses) compute_processes_v1 = nullptr;
   decltype(&::nvmlDeviceGetProcessUtilization) process_utilization = nullptr;
   decltype(&::nvmlEventSetCreate) event_set_create = nullptr;
+  decltype(&::nvmlEventSetFree) event_set_free = nullptr;
   decltype(&::nvmlDeviceRegisterEvents) register_events = nullptr;
   decltype(&::nvmlEventSetWait_v2) event_set_wait = nullptr;
 };

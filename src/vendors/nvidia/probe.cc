@@ -102,11 +102,17 @@ struct Probe::Impl {
   std::map<std::string, uint64_t> sampled_us;  // uuid -> time of the last sample of processes, by the driver's clock
   bool lost = false;                           // some card was: the library finds it again only after a new start
 
+  Impl() = default;
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() { forget_events(); }
+
   [[nodiscard]] const NvmlApi& api() const { return library->api(); }
 
   void ensure_open();
   void enumerate();
   void register_events();
+  void forget_events();
   void skip(unsigned number, const std::string& why) { skipped.push_back(fmt::format("card {}: {}", number, why)); }
   Result<Card> describe(const Handle& handle, int64_t index) const;
   void add_partitions(const Handle& card);
@@ -125,7 +131,7 @@ struct Probe::Impl {
 
 void Probe::Impl::ensure_open() {
   if (state == LibraryState::kOk) return;
-  events = nullptr;
+  forget_events();
   handles.clear();
   if (library == nullptr) {
     path = find_nvml(options.nvml, options.driver_root);
@@ -246,6 +252,11 @@ void Probe::Impl::register_events() {
     (void)call(api().register_events, handle.device, static_cast<unsigned long long>(nvmlEventTypeXidCriticalError),
                events);
   }
+}
+
+void Probe::Impl::forget_events() {
+  if (events != nullptr && library != nullptr) (void)call(api().event_set_free, events);
+  events = nullptr;
 }
 
 int64_t Probe::Impl::total_memory(nvmlDevice_t device) const {
@@ -449,6 +460,7 @@ Probe::~Probe() = default;
 
 Inventory Probe::discover() {
   if (std::exchange(impl_->lost, false) && impl_->state == LibraryState::kOk) {
+    impl_->forget_events();
     (void)call(impl_->api().shutdown);
     impl_->state = LibraryState::kInitFailed;
   }
