@@ -63,6 +63,7 @@ def test_two_pods_share_a_card_and_a_third_waits(heddle, ns):
     for name, memory in (("first", 3000), ("second", 5000)):
         wait_line(heddle, ns, name, rf"^print-totals ok=1 .*total_mib={memory}\b")
         wait_line(heddle, ns, name, r"^launch ok=1")
+        api.wait_for("pods", name, ns, objects.phase("Running"), "runs", 30)  # the kubelet says so a little after the program
     # Both hold their memory at the same moment, on one card.
     assert all(objects.phase("Running")(api.get("pods", name, ns)) for name in ("first", "second"))
     cards = {result["device"] for body in api.list("resourceclaims", ns) for result in objects.results(body)
