@@ -6,11 +6,13 @@
 #include <cuda.h>
 #undef cuGetProcAddress_v2
 
+#include <condition_variable>
 #include <cstdint>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #define API extern "C" __attribute__((visibility("default")))
 
@@ -27,6 +29,10 @@ struct Card {
   uint64_t open_block = 0;  // where small allocations go
   uint64_t open_used = 0;
   uint64_t taken = 0;
+  // A free that gives the address away first and the memory when it is told to.
+  enum class Slow { kOff, kWanted, kHalfway } slow = Slow::kOff;
+  std::condition_variable slow_changed;
+  uint64_t given_away = 0;  // a large one that starts here may be handed out again
 };
 
 Card& card() {
@@ -41,9 +47,10 @@ uint64_t allocate_locked(Card& c, uint64_t bytes) {
   if (bytes >= kBlock / 2) {
     const uint64_t blocks = (bytes + kBlock - 1) / kBlock;
     if (c.taken + blocks * kBlock > kMemory) return 0;
+    c.taken += blocks * kBlock;
+    if (c.given_away != 0) return std::exchange(c.given_away, 0);
     const uint64_t address = c.next_block * kBlock;
     c.next_block += blocks;
-    c.taken += blocks * kBlock;
     return address;
   }
   const uint64_t step = (bytes + 511) / 512 * 512;
@@ -73,15 +80,22 @@ CUresult allocate(CUdeviceptr* out, size_t bytes) {
 CUresult release(CUdeviceptr address) {
   if (address == 0) return CUDA_SUCCESS;
   Card& c = card();
-  const std::lock_guard lock(c.mutex);
+  std::unique_lock lock(c.mutex);
   const auto found = c.allocations.find(address);
   if (found == c.allocations.end()) return CUDA_ERROR_INVALID_VALUE;
-  if (found->second >= kBlock / 2) {
-    c.taken -= (found->second + kBlock - 1) / kBlock * kBlock;
+  const uint64_t bytes = found->second;
+  c.allocations.erase(found);
+  if (c.slow == Card::Slow::kWanted) {
+    c.given_away = address;
+    c.slow = Card::Slow::kHalfway;
+    c.slow_changed.notify_all();
+    c.slow_changed.wait(lock, [&] { return c.slow == Card::Slow::kOff; });
+  }
+  if (bytes >= kBlock / 2) {
+    c.taken -= (bytes + kBlock - 1) / kBlock * kBlock;
   } else if (--c.small_blocks[address / kBlock] == 0) {
     c.taken -= kBlock;
   }
-  c.allocations.erase(found);
   return CUDA_SUCCESS;
 }
 
@@ -151,6 +165,23 @@ API unsigned long long fake_taken() {
   Card& c = card();
   const std::lock_guard lock(c.mutex);
   return c.taken;
+}
+// The next free stops halfway, its address given away and its memory still taken, and goes on when it is told to.
+API int fake_slow_free() {
+  const std::lock_guard lock(card().mutex);
+  card().slow = Card::Slow::kWanted;
+  return 0;
+}
+API int fake_finish_free() {
+  const std::lock_guard lock(card().mutex);
+  card().slow = Card::Slow::kOff;
+  card().slow_changed.notify_all();
+  return 0;
+}
+API int fake_wait_for_free() {
+  std::unique_lock lock(card().mutex);
+  card().slow_changed.wait(lock, [] { return card().slow == Card::Slow::kHalfway; });
+  return 0;
 }
 // What a newer driver may have and no header of ours knows.
 API CUresult cuMemAllocTomorrow(CUdeviceptr* out, size_t bytes) {

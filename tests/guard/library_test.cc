@@ -166,6 +166,30 @@ TEST_F(GuardTest, SmallAllocationsShareTheirBlock) {
   }
 }
 
+// A driver may hand out the address of memory that it has not given back yet. The block that the old and the new
+// allocation fill in part only is then taken twice.
+TEST_F(GuardTest, AnAddressHandedOutBeforeItsMemoryIsBackIsChargedTwice) {
+  give(10);
+  Probe p = probe();
+  ASSERT_EQ(p.code("init"), kOk);
+  ASSERT_EQ(p.code("ctx 0"), kOk);
+  const auto old = p.tell("alloc 3000000");
+  ASSERT_EQ(old[0], kOk);
+  ASSERT_EQ(p.code("call fake_slow_free"), 0);
+  ASSERT_EQ(p.code("free-aside " + std::to_string(old[1])), 0);
+  ASSERT_EQ(p.code("call fake_wait_for_free"), 0);
+  const auto again = p.tell("alloc 3000000");
+  ASSERT_EQ(again, old) << "the same address";
+  EXPECT_EQ(p.code("call fake_taken"), 8 * kMiB);
+  EXPECT_EQ(charged(folder_.path(), 0), 8 * kMiB);
+  EXPECT_EQ(p.code("alloc 3000000"), kOutOfMemory) << "the device has no more for it just now";
+  ASSERT_EQ(p.code("call fake_finish_free"), 0);
+  ASSERT_EQ(p.code("join"), 0);
+  EXPECT_EQ(p.code("call fake_taken"), 4 * kMiB);
+  EXPECT_EQ(charged(folder_.path(), 0), 4 * kMiB);
+  EXPECT_EQ(p.code("alloc 3000000"), kOk);
+}
+
 TEST_F(GuardTest, NoWayAroundByTheWayOfAccess) {
   give(100);
   for (const char* access : {"dlsym", "proc", "libc", "libc-versioned"}) {

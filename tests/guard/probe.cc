@@ -80,6 +80,7 @@ struct State {
   CUmodule module = nullptr;
   CUfunction kernel = nullptr;
   std::deque<CUdeviceptr> maps;
+  std::thread aside;
 };
 State state;
 
@@ -528,6 +529,11 @@ std::string obey(const std::string& line) {
     return allocate(verb, words);
   }
   if (verb == "free") return say(CU(cuMemFree)(take<CUdeviceptr>(words)));
+  if (verb == "free-aside") {
+    state.aside = std::thread([address = take<CUdeviceptr>(words)] { CU(cuMemFree)(address); });
+    return "0";
+  }
+  if (verb == "join") return state.aside.join(), "0";
   if (verb == "free-async") return say(CU(cuMemFreeAsync)(take<CUdeviceptr>(words), state.stream));
   if (verb == "pool" || verb == "keep" || verb == "trim" || verb == "pool-destroy") return pools(verb, words);
   if (verb == "create" || verb == "create-shared" || verb == "reimport" || verb == "map" || verb == "unmap" ||
@@ -563,7 +569,12 @@ std::string obey(const std::string& line) {
     return "0";
   }
   if (verb == "call") {
-    const auto function = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, take<std::string>(words).c_str()));
+    const auto name = take<std::string>(words);
+    void* found = dlsym(RTLD_DEFAULT, name.c_str());
+#ifndef PROBE_LINKED
+    if (found == nullptr) found = dlsym(driver_handle(), name.c_str());
+#endif
+    const auto function = reinterpret_cast<int (*)()>(found);
     return std::to_string(function != nullptr ? function() : -1);
   }
   if (verb == "module" || verb == "library") return load_code(verb, words);

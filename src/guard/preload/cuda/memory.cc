@@ -126,30 +126,13 @@ uint64_t product(uint64_t a, uint64_t b) {
 
 constexpr uint64_t kUsualPitch = 512;
 
-// Gives back what an allocation that is gone had taken.
-void give_back(const Record& record) {
-  CudaProcess& own = cuda_process();
-  uint64_t pages = record.pages;
-  const uint64_t block = block_bytes(record.device, -1);
-  if (record.kind == static_cast<uint32_t>(Kind::kLinear)) {
-    const Lock lock(own.table_lock);
-    pages = uncover(own, record.key, record.bytes, block);
-  } else if (record.kind == static_cast<uint32_t>(Kind::kFreedInOrder)) {
-    const Lock lock(own.table_lock);
-    pages = uncover(own, record.pages, record.bytes, block);
-    __atomic_fetch_sub(&own.waiting_for_order, 1, __ATOMIC_RELAXED);
-  }
-  uncharge(record.device, pages);
-}
-
 template <typename Call>
 CUresult release(uint64_t address, Call call) {
   Record record{};
-  // Out of the table before the call: from then on the driver may give the address to another thread.
-  const bool known = forget(address, Kind::kLinear, &record);
+  const bool known = take_out(address, &record);
   const CUresult result = call();
-  if (known && result == CUDA_SUCCESS) give_back(record);
-  if (known && result != CUDA_SUCCESS) remember(record);
+  if (known && result == CUDA_SUCCESS) uncharge(record.device, record.pages);
+  if (known && result != CUDA_SUCCESS) put_back(record);
   if (!known && result == CUDA_SUCCESS) refresh_pools_if_any();
   return result;
 }
@@ -192,6 +175,33 @@ bool forget(uint64_t key, Kind kind, Record* record) {
   return true;
 }
 
+bool take_out(uint64_t address, Record* record) {
+  CudaProcess& own = cuda_process();
+  const Lock lock(own.table_lock);
+  Record* found = own.allocations.find(address);
+  if (found == nullptr || found->kind != static_cast<uint32_t>(Kind::kLinear)) return false;
+  *record = *found;
+  own.allocations.erase(found);
+  record->pages = uncover(own, address, record->bytes, block_bytes(record->device, -1));
+  return true;
+}
+
+void put_back(const Record& record) {
+  CudaProcess& own = cuda_process();
+  uint64_t pages = 0;
+  {
+    const Lock lock(own.table_lock);
+    if (!own.allocations.prepare() || !own.blocks.prepare()) return;  // stays charged
+    pages = cover(own, record.key, record.bytes, block_bytes(record.device, -1));
+    own.allocations.put(record);
+  }
+  if (pages <= record.pages) {
+    uncharge(record.device, record.pages - pages);
+  } else {
+    charge_once(record.device, pages - record.pages, Take::kForced);
+  }
+}
+
 uint64_t current_context() {
   CUcontext context = nullptr;
   if (cuda().cuCtxGetCurrent == nullptr || cuda().cuCtxGetCurrent(&context) != CUDA_SUCCESS) return 0;
@@ -214,11 +224,16 @@ void give_back_all(Matches matches) {
         if (at.key == 0 || !matches(at)) continue;
         record = at;
         own.allocations.erase(&at);
+        if (record.kind == static_cast<uint32_t>(Kind::kLinear)) {
+          record.pages = uncover(own, record.key, record.bytes, block_bytes(record.device, -1));
+        } else if (record.kind == static_cast<uint32_t>(Kind::kFreedInOrder)) {
+          __atomic_fetch_sub(&own.waiting_for_order, 1, __ATOMIC_RELAXED);
+        }
         break;
       }
     }
     if (record.key == 0) return;
-    give_back(record);
+    uncharge(record.device, record.pages);
   }
 }
 
@@ -235,7 +250,6 @@ void free_in_order(const Record& record, CUstream stream) {
   if (!own.allocations.prepare()) return;  // stays charged
   Record waiting = record;
   waiting.key = uint64_t{1} << 63 | ++own.freed_in_order;  // no address of a device is this high
-  waiting.pages = record.key;
   waiting.kind = static_cast<uint32_t>(Kind::kFreedInOrder);
   waiting.stream = reinterpret_cast<uint64_t>(stream);
   own.allocations.put(waiting);

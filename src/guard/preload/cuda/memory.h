@@ -22,6 +22,15 @@ bool remember(const Record& record);
 // Takes the record of a key and kind out. False: there is none.
 bool forget(uint64_t key, Kind kind, Record* record);
 
+// Takes linear memory that is about to be freed out of the books, before the driver is called: from then on the driver
+// may give its address, and blocks with it, to another thread. `record->pages` is what the free will give back. A block
+// that another allocation comes into meanwhile is charged again for that one, so what is charged is never less than
+// what the device has taken, in whatever order the driver gives back address and memory. False: the address is not
+// known.
+bool take_out(uint64_t address, Record* record);
+// Puts it back: the driver has refused to free it.
+void put_back(const Record& record);
+
 // The current context as a number; 0: none.
 uint64_t current_context();
 

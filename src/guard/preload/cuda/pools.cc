@@ -218,10 +218,10 @@ CUresult allocate_from_pool_async(Real real, Free free, Query query, CUdeviceptr
 template <typename Real>
 CUresult free_async(Real real, CUdeviceptr address, CUstream stream) {
   Record record{};
-  const bool linear = forget(address, Kind::kLinear, &record);
+  const bool linear = take_out(address, &record);
   const CUresult result = real(address, stream);
   if (linear && result == CUDA_SUCCESS) free_in_order(record, stream);
-  if (linear && result != CUDA_SUCCESS) remember(record);
+  if (linear && result != CUDA_SUCCESS) put_back(record);
   if (result == CUDA_SUCCESS) refresh_pools_if_any();
   return result;
 }
