@@ -143,6 +143,20 @@ Wants Reconciler::Impl::wants_of(const PodRecord& record) const {
   return wants;
 }
 
+// Once a pod, with all that it asks for: `packing` learns the mix from it. All pods that are there after a restart are
+// advanced before the first of them is placed, so that their order decides nothing.
+void Reconciler::Impl::note_arrival(PodRecord& record, const Wants& wants) {
+  if (record.arrived || wants.blocked || wants.ours.empty()) return;
+  record.arrived = true;
+  engine::PlacementRequest asked;
+  asked.pod = &record.pod;
+  for (const Want& want : wants.ours) {
+    asked.claims.push_back({want.key, want.key, want.request != nullptr ? want.request->spec : want.claim->spec});
+  }
+  ledger.state().arrive(asked);
+  ++stats.arrived;
+}
+
 void Reconciler::Impl::drop_plans(PodRecord& record) {
   for (const model::PodResourceClaim& entry : record.pod.resource_claims) {
     if (!entry.claim_name.empty()) ledger.unplan(record.pod.meta.name_space + "/" + entry.claim_name);
@@ -341,15 +355,17 @@ void Reconciler::Impl::advance(PodRecord& record) {
   if (!pod.node_name.empty()) {
     stand(record, Stand::kWhole);
     // kube-scheduler can be faster than our own answer about the gate: what was granted is still to be told.
-    const Wants granted = record.granted_node.empty() ? wants_of(record) : Wants{};
+    const Wants granted = record.granted_node.empty() || !record.arrived ? wants_of(record) : Wants{};
+    note_arrival(record, granted);
     const bool whole =
         std::all_of(granted.ours.begin(), granted.ours.end(), [](const Want& want) { return want.allocated(); });
-    if (!granted.blocked && !granted.ours.empty() && whole) grant(record, granted);
+    if (record.granted_node.empty() && !granted.blocked && !granted.ours.empty() && whole) grant(record, granted);
     return settle(record);
   }
   if (record.retry_at > clock.monotonic_nanos()) return;
   if (ask_again(record)) return;
   const Wants wants = wants_of(record);
+  note_arrival(record, wants);
   if (wants.blocked) {
     pending.erase(order_of(pod));
     stand(record, Stand::kNone);

@@ -157,7 +157,20 @@ void FakeCluster::upsert_quota(const std::string& name, std::map<std::string, in
   if (controller) controller->upsert_quota(quotas_[name]);
 }
 
-void FakeCluster::start_controller() {
+namespace {
+
+template <typename Objects, typename Use>
+void each(const Objects& objects, ListOrder order, const Use& use) {
+  if (order == ListOrder::kByName) {
+    for (auto it = objects.begin(); it != objects.end(); ++it) use(it->second);
+  } else {
+    for (auto it = objects.rbegin(); it != objects.rend(); ++it) use(it->second);
+  }
+}
+
+}  // namespace
+
+void FakeCluster::start_controller(ListOrder order) {
   ReconcilerOptions options;
   options.rules = rules_;
   options.seed = ++incarnation_;
@@ -170,12 +183,12 @@ void FakeCluster::start_controller() {
           "heddle-nvidia",
           R"(device.driver == "accelerator.heddle.dev" && device.attributes["accelerator.heddle.dev"].vendor == "nvidia")")
           .dump()));
-  for (const auto& [name, node] : nodes_) controller->upsert_node(*codec::parse_node(node.dump()));
-  for (const auto& [name, slice] : slices_) controller->upsert_slice(*codec::parse_slice(slice.dump()));
+  each(nodes_, order, [&](const Json& node) { controller->upsert_node(*codec::parse_node(node.dump())); });
+  each(slices_, order, [&](const Json& slice) { controller->upsert_slice(*codec::parse_slice(slice.dump())); });
   for (const auto& [name, quota] : quotas_) controller->upsert_quota(quota);
   for (const auto& [name, queue] : api.queues) controller->upsert_queue(*read_queue_object(queue.dump()));
-  for (const auto& [key, pod] : api.pods()) controller->upsert_pod(*codec::parse_pod(pod.dump()));
-  for (const auto& [key, claim] : api.claims()) controller->upsert_claim(*codec::parse_claim(claim.dump()));
+  each(api.pods(), order, [&](const Json& pod) { controller->upsert_pod(*codec::parse_pod(pod.dump())); });
+  each(api.claims(), order, [&](const Json& claim) { controller->upsert_claim(*codec::parse_claim(claim.dump())); });
   controller->lead();
 }
 

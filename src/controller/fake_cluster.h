@@ -71,6 +71,9 @@ enum class Fault {
   kCrashAfter
 };
 
+// In which a watch lists what is there.
+enum class ListOrder { kByName, kReversed };
+
 class FakeCluster {
  public:
   FakeCluster();
@@ -96,7 +99,7 @@ class FakeCluster {
   void upsert_quota(const std::string& name, std::map<std::string, int64_t> hard, std::vector<QuotaTerm> terms = {});
 
   // The controller starts, or starts again, with nothing but what the API server has.
-  void start_controller();
+  void start_controller(ListOrder order = ListOrder::kByName);
   // Until nothing is left to do now; timers that are due within `ahead` are let pass.
   void settle(Duration ahead = Duration::seconds(0));
   // Pods that were evicted end. Pods whose gate is gone and whose claims are allocated get their node; on nodes in

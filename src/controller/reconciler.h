@@ -93,6 +93,7 @@ struct ReconcilerStats {
   int64_t tracked_pods = 0;
   int64_t unnoticed_pods = 0;        // ask for translated resources but passed admission before the webhook was there
   std::vector<int64_t> place_nanos;  // since the last call of take_stats()
+  uint64_t arrived = 0;              // pods that the engine has been told of, as part of the mix
 };
 
 class Reconciler {

@@ -47,6 +47,8 @@ struct PodRecord {
   bool telling_now = false;  // a condition is on its way
   bool tell_again = false;   // and another one after it
   int64_t retell_at = 0;     // a newer message waits for its turn
+
+  bool arrived = false;  // the engine knows that it has come
 };
 
 // One claim that a pod needs from us.
@@ -117,6 +119,7 @@ struct Reconciler::Impl {
 
   // advance.cc: one pod, the next write that is missing
   void advance(PodRecord& record);
+  void note_arrival(PodRecord& record, const Wants& wants);
   void settle(PodRecord& record);
   void drop_plans(PodRecord& record);
   Wants wants_of(const PodRecord& record) const;

@@ -45,6 +45,15 @@ model::ResourceClaim claim_of(const Job& job, model::ClaimSpec spec) {
   return claim;
 }
 
+// The pod is borrowed.
+engine::PlacementRequest request_of(const Job& job, model::ClaimSpec spec, model::Pod& pod) {
+  pod.meta.name = job_key(job);
+  engine::PlacementRequest request;
+  request.pod = &pod;
+  request.claims.push_back({job_key(job), job.uid, std::move(spec)});
+  return request;
+}
+
 void send_signal(const ProcessId& process, int signal) {
   const UniqueFd fd = open_process(process);
   if (fd.valid()) syscall(SYS_pidfd_send_signal, fd.get(), signal, nullptr, 0);
@@ -92,6 +101,7 @@ Result<void> Daemon::load() {
 Result<void> Daemon::reload_jobs() {
   HEDDLE_TRY(jobs_, ledger_->live());
   for (const auto& job : jobs_) {
+    note_arrival(job);
     if (job.allocation) state_.upsert_claim(claim_of(job, {}));
   }
   return {};
@@ -113,11 +123,15 @@ std::string Daemon::guard_folder(const Job& job) const {
 Result<engine::Outcome> Daemon::place(const Job& job) {
   HEDDLE_TRY(auto spec, claim_spec(job.request, machine_.cards));
   model::Pod pod;
-  pod.meta.name = job_key(job);
-  engine::PlacementRequest request;
-  request.pod = &pod;
-  request.claims.push_back({job_key(job), job.uid, std::move(spec)});
-  return state_.place(request, random_);
+  return state_.place(request_of(job, std::move(spec), pod), random_);
+}
+
+// Once a job: packing learns from it what else will come.
+void Daemon::note_arrival(const Job& job) {
+  auto spec = claim_spec(job.request, machine_.cards);
+  if (!spec) return;  // its model is not here any more
+  model::Pod pod;
+  state_.arrive(request_of(job, *std::move(spec), pod));
 }
 
 // Writes the grant down, and only then counts it. False: the job was ended meanwhile.
@@ -191,6 +205,7 @@ Result<std::variant<JobView, Refused>> Daemon::submit(const JobRequest& request,
   }
   HEDDLE_TRY(job.id, ledger_->add(job));
   jobs_.push_back(job);
+  note_arrival(job);
   log_.info("queued", {{"job", job.id}, {"owner", owner.name}, {"what", describe(request)}});
   HEDDLE_CHECK_OK(schedule());
   Job& queued = *live(job.id);

@@ -161,6 +161,7 @@ class Daemon {
   Result<void> load();
   Result<void> reload_jobs();
   Result<engine::Outcome> place(const Job& job);
+  void note_arrival(const Job& job);
   Result<void> schedule();
   Result<bool> commit(Job& job, const model::Allocation& allocation);
   Result<void> reap();
