@@ -91,13 +91,14 @@ class Planner {
     std::sort(order.begin(), order.end());
     for (const auto& [key, entry] : fleet_.pods) units_.upsert(entry.pod);
     for (controller::GangObject& object : fleet_.gang_objects) units_.upsert_object(std::move(object));
+    HEDDLE_CHECK_OK(note_arrivals());
     std::set<std::string> decided;
     for (const auto& [rank, entry] : order) {
       const controller::Unit* unit = units_.unit_of(entry->pod.meta.key());
       if (unit == nullptr || !unit->gang) {
-        HEDDLE_CHECK_OK(decide(*entry));
+        decide(*entry);
       } else if (decided.insert(unit->id).second) {
-        HEDDLE_CHECK_OK(decide_gang(*unit));
+        decide_gang(*unit);
       }
     }
     for (const auto& [kind, count] : fleet_.ignored) {
@@ -138,37 +139,57 @@ class Planner {
     plan_.pending.push_back({pod.meta.name_space, pod.meta.name, std::move(reasons)});
   }
 
-  Result<void> decide(FleetPod& entry) {
-    HEDDLE_TRY(auto wants, prepare(entry));
-    if (wants) place(entry.pod, std::move(*wants));
+  // The mix, from all pods that are there, before the first is placed: as a controller that has just started.
+  Result<void> note_arrivals() {
+    for (auto& [key, entry] : fleet_.pods) {
+      if (entry.pod.finished() || entry.pod.meta.deleting) continue;
+      if (entry.pod.node_name.empty()) HEDDLE_CHECK_OK(translate(key, entry));
+      const Translated& translated = translated_[key];
+      const Wants wants = translated.refusals.empty() ? wants_of(entry.pod, translated.requests) : Wants{};
+      if (wants.blocked || wants.claims.empty()) continue;
+      engine::PlacementRequest asked;
+      asked.pod = &entry.pod;
+      for (const Want& want : wants.claims) asked.claims.push_back({want.key, want.key, want.claim.spec});
+      ledger_.state().arrive(asked);
+    }
     return {};
   }
 
-  // What the pod wants, as the webhook leaves it. Nothing: it is told why it cannot be decided.
-  Result<std::optional<std::vector<Want>>> prepare(FleetPod& entry) {
-    using Prepared = std::optional<std::vector<Want>>;
-    const auto translation = dialects::translate_pod(
+  void decide(const FleetPod& entry) {
+    if (auto wants = prepare(entry)) place(entry.pod, std::move(*wants));
+  }
+
+  // The pod as the webhook leaves it.
+  Result<void> translate(const std::string& key, FleetPod& entry) {
+    Translated& translated = translated_[key];
+    auto translation = dialects::translate_pod(
         *rules_, entry.json,
         entry.pod.meta.uid.find('/') == std::string::npos ? entry.pod.meta.uid : std::string(kReviewUid));
     if (!translation) {
-      pend(entry.pod, {{"Refused", translation.error().text()}});
-      return Prepared();
+      translated.refusals.push_back({"Refused", translation.error().text()});
+      return {};
     }
-    if (!translation->refusals.empty()) {
-      std::vector<Reason> reasons;
-      for (const auto& refusal : translation->refusals) {
-        reasons.push_back({"Refused", refusal.field + ": " + refusal.message});
-      }
-      pend(entry.pod, std::move(reasons));
-      return Prepared();
+    for (const auto& refusal : translation->refusals) {
+      translated.refusals.push_back({"Refused", refusal.field + ": " + refusal.message});
     }
     if (needs_translation(*translation)) HEDDLE_CHECK_OK(apply(*translation, entry));
-    Wants wants = wants_of(entry.pod, translation->requests);
+    translated.requests = std::move(translation->requests);
+    return {};
+  }
+
+  // What the pod wants. Nothing: it is told why it cannot be decided.
+  std::optional<std::vector<Want>> prepare(const FleetPod& entry) {
+    const Translated& translated = translated_[entry.pod.meta.key()];
+    if (!translated.refusals.empty()) {
+      pend(entry.pod, translated.refusals);
+      return std::nullopt;
+    }
+    Wants wants = wants_of(entry.pod, translated.requests);
     if (wants.blocked) {
       pend(entry.pod, {std::move(*wants.blocked)});
-      return Prepared();
+      return std::nullopt;
     }
-    return Prepared(std::move(wants.claims));
+    return std::move(wants.claims);
   }
 
   // The pod as the webhook leaves it.
@@ -346,7 +367,7 @@ class Planner {
     int64_t placed = 0;  // before
   };
 
-  Result<void> gather(const controller::Unit& unit, Gang& gang) {
+  void gather(const controller::Unit& unit, Gang& gang) {
     gang.placed = unit.succeeded;
     for (const std::string& key : unit.members) {
       FleetPod& entry = fleet_.pods.at(key);
@@ -355,7 +376,7 @@ class Planner {
         gang.request.fixed_nodes.push_back(entry.pod.node_name);
         continue;
       }
-      HEDDLE_TRY(auto wants, prepare(entry));
+      auto wants = prepare(entry);
       if (!wants) continue;
       auto pod = std::make_unique<model::Pod>(entry.pod);
       Asked asked = ask_for(*pod, *wants);
@@ -368,31 +389,30 @@ class Planner {
       gang.pods.push_back(std::move(pod));
       gang.wants.push_back(std::move(*wants));
     }
-    return {};
   }
 
   void pend_gang(const Gang& gang, const std::vector<Reason>& reasons) {
     for (const auto& pod : gang.pods) pend(*pod, reasons);
   }
 
-  Result<void> decide_gang(const controller::Unit& unit) {
+  void decide_gang(const controller::Unit& unit) {
     Gang gang;
-    HEDDLE_CHECK_OK(gather(unit, gang));
+    gather(unit, gang);
     const auto waiting = static_cast<int64_t>(gang.pods.size());
     const int64_t needed = unit.minimum - gang.placed;
     if (unit.blocked || waiting < needed || waiting == 0) {
       const std::string some = fmt::format("{} of the {} members that gang {} needs cannot be placed", needed - waiting,
                                            unit.minimum, unit.name);
       pend_gang(gang, {unit.blocked ? *unit.blocked : Reason{"GangIncomplete", some}});
-      return {};
+      return;
     }
     if (auto zero = quotas_.forbidden(unit.name_space, controller::scope_of(*gang.pods[0]), gang.least)) {
       pend_gang(gang, {{"Quota", std::move(*zero)}});
-      return {};
+      return;
     }
     if (auto reason = over_quota(*gang.pods[0], gang.least)) {
       pend_gang(gang, {std::move(*reason)});
-      return {};
+      return;
     }
     gang.request.name = unit.name;
     gang.request.minimum = std::clamp<int64_t>(needed, 1, waiting);
@@ -413,7 +433,6 @@ class Planner {
       const auto* waits = std::get_if<engine::Waiting>(&*outcome);
       pend_gang(gang, waits != nullptr ? waits->reasons : std::get<engine::Infeasible>(*outcome).reasons);
     }
-    return {};
   }
 
   // False when the pod is tied to another node already.
@@ -490,12 +509,18 @@ class Planner {
     plan_.placed.push_back(std::move(placed));
   }
 
+  struct Translated {
+    std::vector<dialects::ContainerRequest> requests;
+    std::vector<Reason> refusals;
+  };
+
   std::shared_ptr<const catalog::Requests> rules_;
   Fleet fleet_;
   controller::Ledger ledger_;
   controller::QuotaTable quotas_;
   controller::UnitTable units_;
   SeededRandom random_{1};
+  std::map<std::string, Translated> translated_;        // pods without a node
   std::set<std::string> plugin_resources_;              // that some node has
   std::map<std::string, model::ResourceClaim> claims_;  // of placed pods, allocated
   std::map<std::string, std::vector<Reason>> answers_;  // "no" by what was asked

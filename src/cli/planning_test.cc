@@ -107,6 +107,29 @@ TEST(PlanTest, PriorityThenAgeThenName) {
   EXPECT_EQ(plan.pending[1].name, "young");
 }
 
+// One card with 12800Mi free and one with 8000Mi. Where pods of 8000Mi wait, 4800Mi leaves room for one on the first
+// card; where pods of 12800Mi wait, that card is kept for one of them.
+TEST(PlanTest, TheMixIsThatOfThePodsThatAreThere) {
+  const auto share = [](const std::string& name, int memory) {
+    return pod_yaml(name, "nvidia.com/gpu: 1, nvidia.com/gpumem: " + std::to_string(memory));
+  };
+  const auto held = [](const std::string& name, const std::string& device, int memory) {
+    return "\n---\napiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: " + name +
+           ", namespace: ns}\nspec: {devices: {requests: [{name: r, exactly: {deviceClassName: heddle}}]}}\n"
+           "status: {allocation: {devices: {results: [{request: r, driver: accelerator.heddle.dev, pool: n1/nvidia, "
+           "device: " +
+           device + ", shareID: 5c1b0c0e-0000-4000-8000-00000000000" + device.back() +
+           ", consumedCapacity: {memory: " + std::to_string(memory) + "Mi, cores: '0'}}]}}}\n";
+  };
+  const std::string fleet =
+      std::string(kFleet) + held("h1", "gpu-0", 3200) + held("h2", "gpu-1", 8000) + share("a", 4800);
+  for (const auto& [memory, card] : {std::pair(8000, "gpu-0"), std::pair(12800, "gpu-1")}) {
+    std::string text = fleet;
+    for (int i = 0; i < 20; ++i) text += share("later-" + std::to_string(i), i % 2 == 0 ? 4800 : memory);
+    EXPECT_EQ(placed(plan_of(text)).front(), std::string("a on n1: ") + card) << memory;
+  }
+}
+
 TEST(PlanTest, AGangIsPlacedAsOneOrNotAtAll) {
   const auto member = [](const std::string& name, const std::string& size) {
     return pod_yaml(name, "nvidia.com/gpu: 1", "",
