@@ -9,6 +9,7 @@
 #include "agent/cdi.h"
 #include "agent/names.h"
 #include "agent/slices.h"
+#include "codec/codec.h"
 
 namespace heddle::agent {
 namespace {
@@ -73,6 +74,25 @@ Result<GrantedDevice> device_grant(const model::DeviceResult& result, const Node
   return device;
 }
 
+// What the claim's ShareConfigs say for a request ("req" or "req/alternative"); its own come after those of its
+// classes.
+Result<int64_t> priority_of(const model::ResourceClaim& claim, const std::string& request) {
+  int64_t priority = 0;
+  const auto take = [&](const model::OpaqueConfig& config) -> Result<void> {
+    const bool meant = config.requests.empty() ||
+                       std::ranges::find(config.requests, request) != config.requests.end() ||
+                       std::ranges::find(config.requests, base_request(request)) != config.requests.end();
+    if (config.driver != kDriver || !meant) return {};
+    HEDDLE_TRY(const auto share, codec::parse_share_config(config.parameters_json));
+    if (share) priority = share->priority.value_or(priority);
+    return {};
+  };
+  for (const model::AllocatedConfig& one : claim.allocation->config) HEDDLE_CHECK_OK(take(one.config));
+  if (!claim.allocation->config.empty()) return priority;
+  for (const model::OpaqueConfig& config : claim.spec.config) HEDDLE_CHECK_OK(take(config));
+  return priority;
+}
+
 }  // namespace
 
 Result<ClaimRecord> grant_of(const model::ResourceClaim& claim, const std::string& uid, const NodeCards& node,
@@ -87,6 +107,7 @@ Result<ClaimRecord> grant_of(const model::ResourceClaim& claim, const std::strin
   for (const model::DeviceResult& result : claim.allocation->results) {
     if (result.driver != kDriver) continue;
     HEDDLE_TRY(GrantedDevice device, device_grant(result, node, prepared));
+    HEDDLE_TRY(device.priority, priority_of(claim, result.request));
     record.devices.push_back(std::move(device));
   }
   const auto is_partition = [](const GrantedDevice& device) { return device.gpu_instance >= 0; };

@@ -44,6 +44,30 @@ model::ResourceClaim claim(std::vector<model::DeviceResult> results) {
   return object;
 }
 
+TEST(GrantOf, ThePriorityIsThatOfTheClaimsShareConfig) {
+  const auto config = [](std::vector<std::string> requests, const std::string& fields) {
+    return model::OpaqueConfig{std::move(requests), "accelerator.heddle.dev",
+                               R"({"apiVersion":"heddle.dev/v1alpha1","kind":"ShareConfig")" + fields + "}"};
+  };
+  model::ResourceClaim object = claim({result("a", "gpu-0"), result("b/small", "gpu-0")});
+  const auto priorities = [&] {
+    const auto grant = grant_of(object, "uid", node(), false);
+    EXPECT_TRUE(grant) << grant.error().text();
+    return grant ? std::vector<int64_t>{grant->devices[0].priority, grant->devices[1].priority}
+                 : std::vector<int64_t>{};
+  };
+  EXPECT_EQ(priorities(), (std::vector<int64_t>{0, 0}));
+  object.spec.config = {config({"b"}, R"(,"priority":1)")};
+  EXPECT_EQ(priorities(), (std::vector<int64_t>{0, 1})) << "allocations of another version carry no configuration";
+  object.allocation->config = {{true, config({"a", "b/small"}, R"(,"priority":1)")},
+                               {false, config({"a"}, R"(,"priority":0)")},
+                               {false, config({}, R"(,"memoryPercent":50)")},
+                               {false, {{}, "other.example.com", "{}"}}};
+  EXPECT_EQ(priorities(), (std::vector<int64_t>{0, 1})) << "the claim's word goes before its class'";
+  object.allocation->config = {{false, config({"a"}, R"(,"rank":0)")}};
+  EXPECT_EQ(grant_of(object, "uid", node(), false).error().field, "rank");
+}
+
 TEST(GrantOf, APartitionIsGrantedWholeAndWithoutCardsBesideIt) {
   NodeCards cards = node();
   vendors::Card part = cards.cards[0];

@@ -243,6 +243,8 @@ Result<void> Preparer::materialise(const ClaimRecord& record) {
     limits.devices.push_back({device.card_uuid, device.memory_bytes,
                               static_cast<int>(std::min<int64_t>(device.cores, 100)), device.whole_card(), 0});
     if (vendor_of(device) == "ascend") limits.devices.back().number = device.minor;
+    limits.priority = std::max(limits.priority, static_cast<int>(std::min<int64_t>(device.priority, 1)));
+    limits.devices.back().gives_way = device.priority > 0 && device.cores == 0;
   }
   options_.before_step("limits");
   HEDDLE_TRY(const GuardFolder folder,

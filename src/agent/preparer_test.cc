@@ -143,6 +143,24 @@ TEST_F(PreparerTest, WithoutTheVendorsGuardItsSharesAreRefused) {
   EXPECT_TRUE(preparer->prepare(npu)) << "a whole card needs none";
 }
 
+TEST_F(PreparerTest, ALowPriorityIsInTheLimitsAndGivesWayWithoutCores) {
+  const auto preparer = open();
+  struct Case {
+    const char* uid;
+    int64_t cores, priority;
+    bool gives_way;
+  };
+  for (const Case& c : {Case{"u1", 0, 1, true}, Case{"u2", 30, 1, false}, Case{"u3", 0, 0, false}}) {
+    ClaimRecord claim = grant(c.uid, 100, c.cores);
+    claim.devices[0].priority = c.priority;
+    ASSERT_TRUE(preparer->prepare(claim)) << c.uid;
+    const auto limits = guard::decode_limits(*read_file(dir_ + "/state/claims/" + c.uid + "/gpu/limits"));
+    ASSERT_TRUE(limits);
+    EXPECT_EQ(limits->priority, c.priority) << c.uid;
+    EXPECT_EQ(limits->devices.at(0).gives_way, c.gives_way) << c.uid;
+  }
+}
+
 TEST_F(PreparerTest, PrepareWritesEverythingAndUnprepareTakesItAway) {
   const auto preparer = open();
   const auto record = preparer->prepare(grant("u1", 3000, 30));

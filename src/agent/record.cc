@@ -28,6 +28,7 @@ json device_json(const GrantedDevice& device) {
     out["gpuInstance"] = device.gpu_instance;
     out["computeInstance"] = device.compute_instance;
   }
+  if (device.priority != 0) out["priority"] = device.priority;
   return out;
 }
 
@@ -45,6 +46,7 @@ GrantedDevice device_of(const json& in) {
   // Only of partitions.
   device.gpu_instance = in.value("gpuInstance", int64_t{-1});
   device.compute_instance = in.value("computeInstance", int64_t{-1});
+  device.priority = in.value("priority", int64_t{0});
   return device;
 }
 
@@ -153,6 +155,7 @@ FolderPlan plan_folder(const ClaimRecord& record) {
     }
     same->memory_bytes += device.memory_bytes;
     same->cores += device.cores;
+    same->priority = std::max(same->priority, device.priority);
   }
   return plan;
 }

@@ -24,6 +24,7 @@ struct GrantedDevice {
   // Of a hard partition: card_uuid is its own, minor the number of the card that it lies on. -1: a card.
   int64_t gpu_instance = -1;
   int64_t compute_instance = -1;
+  int64_t priority = 0;  // of the claim's ShareConfig: 1 gives way to those of 0
   [[nodiscard]] bool whole_card() const { return cores >= 100 && memory_bytes >= card_memory_bytes; }
   friend bool operator==(const GrantedDevice&, const GrantedDevice&) = default;
 };

@@ -165,6 +165,11 @@ TEST(CodecTest, ShareConfigIsExact) {
   EXPECT_FALSE(
       parse_share_config(R"({"apiVersion":"heddle.dev/v1alpha1","kind":"ShareConfig","memory":1})").has_value());
   EXPECT_EQ(parse_share_config(R"({"apiVersion":"x/v1","kind":"Other"})").value(), std::nullopt);
+  const model::ShareConfig low{.memory_percent = 7, .priority = 1};
+  EXPECT_EQ(parse_share_config(share_config_json(low)).value(), low);
+  EXPECT_EQ(
+      parse_share_config(R"({"apiVersion":"heddle.dev/v1alpha1","kind":"ShareConfig","priority":2})").error().field,
+      "priority");
 }
 
 TEST(PodTest, WhatDecidesWhetherItCanBind) {

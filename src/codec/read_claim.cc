@@ -78,7 +78,7 @@ model::ResourceClaim read_claim(const JsonValue& in) {
 }
 
 model::ShareConfig read_share_config(const JsonValue& in) {
-  return {.memory_percent = in["memoryPercent"].integer()};
+  return {.memory_percent = in["memoryPercent"].integer(), .priority = in["priority"].integer()};
 }
 
 }  // namespace
@@ -120,11 +120,15 @@ Result<std::optional<model::ShareConfig>> parse_share_config(std::string_view pa
   if (ours) {
     if (root["apiVersion"].text() != "heddle.dev/v1alpha1") root["apiVersion"].wrong("must be heddle.dev/v1alpha1");
     root.each_member([](std::string_view key, const JsonValue& value) {
-      if (key != "apiVersion" && key != "kind" && key != "memoryPercent") value.wrong("is not a field of ShareConfig");
+      if (key != "apiVersion" && key != "kind" && key != "memoryPercent" && key != "priority")
+        value.wrong("is not a field of ShareConfig");
     });
     config = read_share_config(root);
     const auto percent = config->memory_percent;
     if (percent && (*percent < 1 || *percent > 100)) root["memoryPercent"].wrong("must be between 1 and 100");
+    const auto priority = config->priority;
+    if (priority && *priority != 0 && *priority != 1)
+      root["priority"].wrong("must be 0 (comes first) or 1 (gives way)");
   }
   if (document->trouble()) return tl::unexpected<Error>(*document->trouble());
   return config;

@@ -173,6 +173,7 @@ std::string share_config_json(const model::ShareConfig& config) {
   out.key("apiVersion").text("heddle.dev/v1alpha1");
   out.key("kind").text("ShareConfig");
   if (config.memory_percent) out.key("memoryPercent").number(*config.memory_percent);
+  if (config.priority) out.key("priority").number(*config.priority);
   out.end_object();
   return out.take();
 }

@@ -83,7 +83,7 @@ bool in_range(const Ask& ask) {
                        ask.cores >= 0 && ask.cores <= 100;
   const bool vendor = ask.vendor.empty() ? ask.kind == Ask::Kind::kWhole : is_vendor(ask.vendor);
   const bool part = ask.memory_mib > 0 || ask.percent > 0;
-  const bool whole_has_no_part = ask.kind == Ask::Kind::kShare || !part;
+  const bool whole_has_no_part = ask.kind == Ask::Kind::kShare || (!part && !ask.gives_way);
   const bool selectors = std::all_of(ask.selectors.begin(), ask.selectors.end(),
                                      [](const Selector& selector) { return is_identifier(selector.attribute); });
   return numbers && vendor && whole_has_no_part && !(ask.memory_mib > 0 && ask.percent > 0) && selectors &&
@@ -102,9 +102,11 @@ model::ClaimSpec claim_spec(const ClaimForm& form) {
     spec.requests.push_back({ask.name, subrequest(ask), {}});
     if (const std::string_view attribute = distinct_attribute(ask); !attribute.empty())
       spec.constraints.push_back({{ask.name}, "", std::string(attribute)});
-    if (ask.percent > 0) {
-      spec.config.push_back(
-          {{ask.name}, std::string(kDriver), codec::share_config_json({.memory_percent = ask.percent})});
+    model::ShareConfig share;
+    if (ask.percent > 0) share.memory_percent = ask.percent;
+    if (ask.gives_way) share.priority = 1;
+    if (share != model::ShareConfig{}) {
+      spec.config.push_back({{ask.name}, std::string(kDriver), codec::share_config_json(share)});
     }
   }
   if (form.one_numa_node) spec.constraints.push_back({{}, std::string(kNumaAttribute), ""});
@@ -122,7 +124,9 @@ Result<ClaimForm> read_claim_form(const model::ClaimSpec& spec) {
     for (const model::OpaqueConfig& config : spec.config) {
       if (config.requests != std::vector<std::string>{ask->name}) continue;
       const auto share = codec::parse_share_config(config.parameters_json);
-      if (share && *share) ask->percent = (*share)->memory_percent.value_or(0);
+      if (!share || !*share) continue;
+      ask->percent = (*share)->memory_percent.value_or(0);
+      ask->gives_way = (*share)->priority == 1;
     }
     for (const model::DeviceConstraint& constraint : spec.constraints) {
       ask->different_cards = ask->different_cards || (ask->kind == Ask::Kind::kPartition &&

@@ -36,6 +36,7 @@ struct Ask {
   std::vector<Selector> selectors;  // beside those that the kind implies
   // False for what the webhook of 0.1 wrote, when all devices were cards; read, and never written anew.
   bool says_kind = true;
+  bool gives_way = false;  // to tenants of the card that do not; of shares
   friend bool operator==(const Ask&, const Ask&) = default;
 };
 

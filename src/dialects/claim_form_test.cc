@@ -39,10 +39,18 @@ TEST(ClaimForm, ThereAndBack) {
   chosen.name = "two";
   chosen.selectors.push_back({Selector::Op::kContainsAny, "model", {"a100", "h100"}, "", ""});
   chosen.selectors.push_back({Selector::Op::kNotIn, "uuid", {"GPU-1"}, "", ""});
-  const ClaimForm forms[] = {
-      form({whole("gpu", "nvidia", 1)}), form({whole("device", "", 32)}),
-      form({share(1, 3000, 0, 30)}),     form({share(3, 0, 50, 10)}, true),
-      form({share(1, 0, 0, 25)}),        form({share(1, 500, 0, 100), whole("dcu", "hygon", 2), partition, chosen})};
+  Ask low = share(1, 0, 50, 0);
+  low.gives_way = true;
+  Ask lower = share(1, 3000, 0, 30);
+  lower.gives_way = true;
+  const ClaimForm forms[] = {form({low}),
+                             form({lower}),
+                             form({whole("gpu", "nvidia", 1)}),
+                             form({whole("device", "", 32)}),
+                             form({share(1, 3000, 0, 30)}),
+                             form({share(3, 0, 50, 10)}, true),
+                             form({share(1, 0, 0, 25)}),
+                             form({share(1, 500, 0, 100), whole("dcu", "hygon", 2), partition, chosen})};
   for (const ClaimForm& one : forms) {
     const model::ClaimSpec spec = claim_spec(one);
     const auto back = read_claim_form(spec);

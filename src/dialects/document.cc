@@ -134,7 +134,7 @@ void add_family(std::string& out, const Family& family) {
   line(family.percent, "percent of each device's memory, 1 to 100; 100 is the whole device; refused beside memory");
   if (family.cores)
     line(family.cores->keys, cores_meaning(*family.cores) + (family.hard_split ? "; only with the soft split" : ""));
-  line(family.priority, "0 (high) or 1 (low, the default); no device");
+  line(family.priority, "0 (high) or 1 (low: gives way); no device");
   add_restrictions(out, family.restrictions);
   if (!family.soft_split_annotation.empty()) {
     out += fmt::format(

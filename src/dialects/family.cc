@@ -55,6 +55,7 @@ class FamilyReader {
   void choose_part();
   void be_alone();
   void fill_environment();
+  void choose_priority();
   void finish();
   Understood without_device();
   Amount read(const std::vector<std::string>& names, AmountReader::Unit unit);
@@ -389,6 +390,19 @@ void FamilyReader::fill_environment() {
   }
 }
 
+// A whole device has no other tenants.
+void FamilyReader::choose_priority() {
+  const Amount& priority = amounts_.priority;
+  if (!priority.value || ask_.kind != Ask::Kind::kShare) return;
+  ask_.gives_way = *priority.value == 1;
+  if (ask_.gives_way) return;
+  round(
+      fmt::format("{}: 0 (high) asked: the pod comes before those of the card that state 1, and is the equal of those "
+                  "that state none, which are 1 in HAMi; state 1 on what is to give way",
+                  priority.key));
+  out_.warnings.push_back(out_.roundings.back());
+}
+
 void FamilyReader::finish() {
   for (const auto& [attribute, value] : family_.attributes)
     ask_.selectors.push_back({Selector::Op::kEquals, attribute, {value}, value, ""});
@@ -406,13 +420,7 @@ void FamilyReader::finish() {
     out_.remove.push_back(amount->key);
     wrote += fmt::format("{}{}={}", wrote.empty() ? "" : ", ", amount->key, *reader_.text(amount->key));
   }
-  if (!amounts_.priority.key.empty() && amounts_.priority.or_zero() == 0) {
-    round(
-        fmt::format("{}: 0 (high) asked, not honoured: Heddle's guard paces the tenants of a card by their cores and "
-                    "knows no priority among them; cores guarantee a share",
-                    amounts_.priority.key));
-    out_.warnings.push_back(out_.roundings.back());
-  }
+  choose_priority();
   fill_environment();
   out_.explanation = fmt::format("{}: {}: {}", family_.dialect, wrote, describe(ask_, family_.noun));
   for (const std::string& rounding : out_.roundings) out_.explanation += "; rounded: " + rounding;

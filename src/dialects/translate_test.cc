@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "catalog/catalog.h"
 #include "catalog/requests.h"
+#include "codec/codec.h"
 #include "dialects/testing.h"
 
 namespace heddle::dialects {
@@ -382,9 +383,9 @@ TEST(Translate, AnIgnoredPodIsLeftAloneUntilTold) {
   EXPECT_EQ(told->requests.size(), 1U);
 }
 
-// Heddle's guard knows no priority among the tenants of a card: the variable is passed on as HAMi's webhook would, and
-// that it is not honoured is said to the user, on the claim and in an event.
-TEST(Translate, APriorityIsPassedOnAndWhatIsNotHonouredIsSaid) {
+// The variable is passed on as HAMi's webhook would; a share of 1 gives way. That HAMi has another default is said to
+// the user, on the claim and in an event.
+TEST(Translate, ALowPriorityGivesWayAndTheOtherDefaultIsSaid) {
   const auto translated = [](const char* priority) {
     const Json before = pod({container("main", {{"nvidia.com/gpumem", "1000"}, {"nvidia.com/priority", priority}})});
     const Translation t = translate(before);
@@ -395,11 +396,15 @@ TEST(Translate, APriorityIsPassedOnAndWhatIsNotHonouredIsSaid) {
   };
   const Translation high = translated("0");
   ASSERT_EQ(high.requests.at(0).roundings.size(), 1U);
-  EXPECT_NE(high.requests[0].roundings[0].find("nvidia.com/priority: 0 (high) asked, not honoured"), std::string::npos);
-  EXPECT_NE(high.explanations.at(0).find("not honoured"), std::string::npos);
-  const Translation low = translated("1");  // the default
+  EXPECT_NE(high.requests[0].roundings[0].find("nvidia.com/priority: 0 (high) asked: the pod comes before"),
+            std::string::npos);
+  EXPECT_NE(high.explanations.at(0).find("state 1 on what is to give way"), std::string::npos);
+  EXPECT_TRUE(high.requests[0].spec.config.empty());
+  const Translation low = translated("1");
   EXPECT_TRUE(low.requests.at(0).roundings.empty());
   EXPECT_TRUE(low.warnings.empty());
+  ASSERT_EQ(low.requests[0].spec.config.size(), 1U);
+  EXPECT_EQ(codec::parse_share_config(low.requests[0].spec.config[0].parameters_json)->value().priority, 1);
 }
 
 TEST(Translate, VariablesOfTheDialectsWebhookAreSetOnceAndTheUsersStay) {

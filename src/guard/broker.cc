@@ -36,6 +36,30 @@ void CardBroker::audit(Audit& one, const TenantView& tenant) {
   one.vendor_at_ns = tenant.vendor_at_ns;
 }
 
+// What tenants that give way may use.
+void CardBroker::leave_the_rest(int64_t now_ns, const std::vector<TenantView>& tenants,
+                                std::vector<TenantHint>& hints) {
+  double left = 1;
+  int best = INT_MAX;
+  int giving = 0;
+  for (size_t i = 0; i < tenants.size(); ++i) {
+    if (!is_active(tenants[i], now_ns)) continue;
+    if (tenants[i].gives_way) {
+      ++giving;
+      continue;
+    }
+    left -= tenants[i].unlimited ? 1 : hints[i].rate;
+    best = std::min(best, tenants[i].priority);
+  }
+  // One that has not asked yet would be one more.
+  for (size_t i = 0; i < tenants.size(); ++i) {
+    if (!tenants[i].gives_way) continue;
+    const int sharers = giving + (is_active(tenants[i], now_ns) ? 0 : 1);
+    const double part = left / sharers;
+    hints[i].rate = best >= tenants[i].priority ? 1 : (part >= kLeastLeft ? part : 0);
+  }
+}
+
 std::vector<TenantHint> CardBroker::tick(int64_t now_ns, const std::vector<TenantView>& tenants) {
   double lendable = 0;  // what was granted, less what those who do not borrow use themselves
   double wanted = 0;    // shares of those who are lent to
@@ -72,6 +96,7 @@ std::vector<TenantHint> CardBroker::tick(int64_t now_ns, const std::vector<Tenan
     hints.push_back(hint);
     audits[tenant.id] = audit;
   }
+  leave_the_rest(now_ns, tenants, hints);
   audits_ = std::move(audits);
   return hints;
 }

@@ -6,8 +6,10 @@
 // proportion to their own shares, what the idle ones leave; nobody has less than its own share, and what was granted to
 // nobody is lent to nobody. Measured intervals count with the factor k that brings what a tenant's clock was charged
 // with to what the vendor saw, one step every kAudit: k <- k * (vendor / charged)^(1/2), bounded. Alone on the card k
-// is 1. A share that is lent comes back with the next tick, so after at most one tick and the borrowers' outstanding
-// work.
+// is 1. A tenant that gives way has all of the card while nobody of better priority is active, else what those with a
+// share or without a limit leave, divided equally among the active ones that give way; less than kLeastLeft of the card
+// is nothing, so that no debt is made that outlasts the others' work. A share that is lent comes back with the next
+// tick, so after at most one tick and the borrowers' outstanding work.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +28,8 @@ struct TenantView {
   int64_t vendor_ns = -1;    // device time by the vendor's account, ever; -1: not known
   int64_t vendor_at_ns = 0;  // up to when that account goes: only a later one is news
   int priority = 0;          // 0 is the best: who is lent to first
+  bool gives_way = false;    // no share of its own, and does not borrow: see the law
+  bool unlimited = false;    // no share that could be lent: may use the whole card whenever it asks
 };
 
 struct TenantHint {
@@ -38,6 +42,7 @@ class CardBroker {
  public:
   static constexpr int64_t kActive = 50000000;
   static constexpr int64_t kAudit = 500000000;
+  static constexpr double kLeastLeft = 0.05;
 
   static bool is_active(const TenantView& tenant, int64_t now_ns);
 
@@ -53,6 +58,7 @@ class CardBroker {
     int64_t crowded_ns = 0;  // when it last shared the card with another active tenant
   };
   static void audit(Audit& one, const TenantView& tenant);
+  static void leave_the_rest(int64_t now_ns, const std::vector<TenantView>& tenants, std::vector<TenantHint>& hints);
 
   std::map<std::string, Audit> audits_;
 };

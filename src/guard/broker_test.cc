@@ -23,6 +23,53 @@ TenantView view(const char* id, double share, bool active) {
   return {id, share, true, active ? kNow - 1000 : kNow - 1000000000, 0, -1, 0, 0};
 }
 
+TEST(CardBroker, WhoGivesWayHasWhatTheOthersLeave) {
+  const auto low = [](bool active) {
+    TenantView one = view("low", 0, active);
+    one.may_borrow = false;
+    one.gives_way = true;
+    one.priority = 1;
+    return one;
+  };
+  const auto unlimited = [](int priority, bool active) {
+    TenantView one = view("unlimited", 0, active);
+    one.may_borrow = false;
+    one.unlimited = true;
+    one.priority = priority;
+    return one;
+  };
+  TenantView equal = view("equal", 0.3, true);
+  equal.priority = 1;
+  const TenantView online = view("online", 0.3, true);
+  const TenantView resting = view("online", 0.3, false);
+  struct Case {
+    const char* name;
+    std::vector<TenantView> tenants;
+    std::vector<double> rates;
+  };
+  const Case cases[] = {
+      {"alone", {low(true)}, {1}},
+      {"while a share is used", {low(true), online}, {0.7, 0.3}},
+      {"while a share rests", {low(true), resting}, {1, 0.3}},
+      {"while a better one has no limit", {low(true), unlimited(0, true)}, {0, 0}},
+      {"while that rests", {low(true), unlimited(0, false)}, {1, 0}},
+      {"beside an equal", {low(true), unlimited(1, true)}, {1, 0}},
+      {"an equal's share counts once a better one is there", {low(true), online, equal}, {0.4, 0.3, 0.3}},
+      {"what is lent to others counts", {low(true), online, view("idle", 0.5, false)}, {0.2, 0.8, 0.5}},
+      {"several", {low(true), low(true), online}, {0.35, 0.35, 0.3}},
+      {"one that has not asked yet", {low(true), low(false), online}, {0.7, 0.35, 0.3}},
+      {"too little is nothing", {low(true), view("online", 0.96, true)}, {0, 0.96}},
+  };
+  for (const Case& c : cases) {
+    CardBroker broker;
+    const auto hints = broker.tick(kNow, c.tenants);
+    ASSERT_EQ(hints.size(), c.rates.size()) << c.name;
+    for (size_t i = 0; i < hints.size(); ++i) {
+      EXPECT_NEAR(hints[i].rate, c.rates[i], 1e-9) << c.name << " " << i;
+    }
+  }
+}
+
 TEST(CardBroker, LendsWhatIsIdleInProportion) {
   struct Case {
     const char* name;
@@ -183,6 +230,44 @@ TEST_F(ShareBrokerTest, TellsEachTenantInItsOwnFile) {
   EXPECT_DOUBLE_EQ(rate(whole, kNow), -1);
   broker.set_claims({});
   EXPECT_FALSE(broker.has_work());
+}
+
+// Who gives way has no say in it: neither by what it writes nor by what it does to its file.
+TEST_F(ShareBrokerTest, GivingWayIsTold) {
+  const auto without_share = [&](const char* id, int priority) {
+    ClaimLimits limits{id, "gpu", {{"GPU-1", int64_t{1} << 30, 0, false, 0, -1, priority > 0}}, {}, 0, priority};
+    const BrokeredClaim made{id, folder_ + "/" + id + ".limits", folder_ + "/" + id + ".usage"};
+    EXPECT_TRUE(write_file_atomic(made.limits_file, encode_limits(limits).value(), 0444));
+    EXPECT_TRUE(create_usage(made.usage_file, limits));
+    return made;
+  };
+  const BrokeredClaim online = without_share("online", 0);
+  const BrokeredClaim low = without_share("low", 1);
+  const BrokeredClaim share = claim("share", 30);
+  ShareBroker broker;
+  broker.set_claims({online, without_share("more", 0)});
+  EXPECT_FALSE(broker.has_work()) << "nobody gives way";
+  broker.set_claims({online, share});
+  EXPECT_FALSE(broker.has_work()) << "a tenant without a limit has nothing to lend";
+  broker.set_claims({online, low, share});
+  ask(low, kNow);
+  EXPECT_EQ(broker.tick(kNow, nullptr).written, 2) << "the one without a limit is told nothing";
+  EXPECT_DOUBLE_EQ(rate(low, kNow), 1);
+  ask(share, kNow);
+  broker.tick(kNow, nullptr);
+  EXPECT_DOUBLE_EQ(rate(low, kNow), 0.7);
+  ask(online, kNow);
+  broker.tick(kNow, nullptr);
+  EXPECT_DOUBLE_EQ(rate(low, kNow), 0);
+  EXPECT_DOUBLE_EQ(rate(share, kNow), 0.3);
+  ask(low, 0);
+  ASSERT_EQ(::truncate(low.usage_file.c_str(), 100), 0);
+  broker.tick(kNow, nullptr);
+  EXPECT_DOUBLE_EQ(rate(low, kNow), 0);
+  // One without a limit that damages its file gains nothing by it, and stops nobody.
+  ASSERT_EQ(::truncate(online.usage_file.c_str(), 100), 0);
+  broker.tick(kNow, nullptr);
+  EXPECT_DOUBLE_EQ(rate(low, kNow), 0.7);
 }
 
 // Who asks is alone on its card, or with tenants whose files cannot be asked: it keeps its own share.

@@ -229,6 +229,7 @@ Result<std::string> encode_limits(const ClaimLimits& limits) {
         from.context_overhead_bytes > 0 ? from.context_overhead_bytes : limits.context_overhead_bytes;
     to.context_overhead_bytes = static_cast<uint64_t>(overhead);
     if (from.whole_card) to.flags |= HEDDLE_GUARD_WHOLE_CARD;
+    if (from.gives_way) to.flags |= HEDDLE_GUARD_GIVES_WAY;
     if (from.number >= 0) to.number_plus_one = static_cast<uint32_t>(from.number) + 1;
   }
   file.checksum = checksum_of(file);
@@ -268,6 +269,7 @@ Result<ClaimLimits> decode_limits(std::string_view content) {
     to.whole_card = (from.flags & HEDDLE_GUARD_WHOLE_CARD) != 0;
     to.context_overhead_bytes = static_cast<int64_t>(from.context_overhead_bytes);
     to.number = int64_t{from.number_plus_one} - 1;
+    to.gives_way = (from.flags & HEDDLE_GUARD_GIVES_WAY) != 0;
     limits.devices.push_back(std::move(to));
   }
   HEDDLE_CHECK_OK(check_limits(limits));

@@ -22,6 +22,8 @@ struct DeviceLimit {
   bool whole_card = false;             // memory is accounted, neither limited nor shown smaller
   int64_t context_overhead_bytes = 0;  // what the driver takes for a context; 0: not known, the guard measures it
   int64_t number = -1;                 // by which the vendor's runtime tells the device apart, else -1 (uuid alone)
+  // Without a limit of the compute share: work waits while the agent says that tenants of better priority are at work.
+  bool gives_way = false;
 };
 
 struct LimitFlags {

@@ -48,7 +48,10 @@ enum {
 /* heddle_guard_device_limits.flags */
 enum {
   /* The whole card: memory is accounted but neither limited nor shown smaller. */
-  HEDDLE_GUARD_WHOLE_CARD = 1u << 0
+  HEDDLE_GUARD_WHOLE_CARD = 1u << 0,
+  /* Without a limit of the compute share: the tenant may use what the agent's hints say, nothing where they say 0, and
+   * all while they say nothing. A guard that does not know this goes on without a limit. */
+  HEDDLE_GUARD_GIVES_WAY = 1u << 1
 };
 
 struct heddle_guard_device_limits {

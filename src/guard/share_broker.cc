@@ -26,8 +26,9 @@ Result<ShareBroker::Tenant> ShareBroker::open(const BrokeredClaim& claim) {
   Tenant tenant{claim, UniqueFd(), UniqueFd(), {}, limits.priority, has_hints(content)};
   for (size_t i = 0; i < limits.devices.size(); ++i) {
     const DeviceLimit& device = limits.devices[i];
-    if (device.cores_percent <= 0 || device.cores_percent >= 100) continue;
-    tenant.devices.push_back({device.uuid, static_cast<uint32_t>(i), device.cores_percent / 100.0});
+    if (device.whole_card || device.cores_percent >= 100) continue;
+    tenant.devices.push_back({device.uuid, static_cast<uint32_t>(i), std::max(device.cores_percent, 0) / 100.0,
+                              device.gives_way && device.cores_percent == 0});
   }
   if (tenant.devices.empty()) return tenant;
   // Not followed, not waited for: the tenant may have put anything in the place of its usage.
@@ -59,22 +60,30 @@ void ShareBroker::set_claims(const std::vector<BrokeredClaim>& claims) {
   for (const Tenant& tenant : tenants_) {
     for (const Device& device : tenant.devices) shared_[device.uuid].push_back({&tenant, &device});
   }
+  // Who has no limit matters to those alone that give way.
+  for (auto& [uuid, places] : shared_) {
+    if (std::ranges::any_of(places, [](const Place& place) { return place.device->gives_way; })) continue;
+    std::erase_if(places, [](const Place& place) { return place.device->unlimited(); });
+  }
   std::erase_if(shared_, [](const auto& card) {
-    const bool told = std::ranges::any_of(card.second, [](const Place& place) { return place.tenant->limits.valid(); });
-    return card.second.size() < 2 || !told;
+    return card.second.size() < 2 || std::ranges::none_of(card.second, &Place::is_told);
   });
   std::erase_if(cards_, [this](const auto& card) { return !shared_.contains(card.first); });
 }
 
 TenantView ShareBroker::look(const Place& place, int64_t now_ns, const VendorTime& vendor_time) {
   const Tenant& tenant = *place.tenant;
-  TenantView view{tenant.claim.id, place.device->share, tenant.limits.valid(), 0, 0, -1, 0, tenant.priority};
+  const bool borrows = place.is_told() && !place.device->gives_way;
+  TenantView view{tenant.claim.id, place.device->share, borrows, 0, 0, -1, 0, tenant.priority};
+  view.gives_way = place.device->gives_way;
+  view.unlimited = place.device->unlimited();
   const auto activity = tenant.tells ? read_activity(tenant.usage.get(), place.device->index)
                                      : fail(Code::kUnsupported, "version 1 does not say when it asks");
-  // Who cannot be asked may be using all of its share.
+  // Who cannot be asked may be using all of its share. One without a limit has none, and by damaging its own file would
+  // stop those that give way.
   if (!activity) {
     view.may_borrow = false;
-    view.want_ns = now_ns;
+    if (!view.unlimited) view.want_ns = now_ns;
     return view;
   }
   view.want_ns = activity->want_ns;
@@ -94,9 +103,8 @@ ShareBroker::Outcome ShareBroker::tick(int64_t now_ns, const VendorTime& vendor_
     const std::vector<TenantHint> hints = cards_[uuid].tick(now_ns, views);
     for (size_t i = 0; i < hints.size(); ++i) {
       outcome.active = outcome.active || CardBroker::is_active(views[i], now_ns);
-      const Tenant& tenant = *places[i].tenant;
-      if (!tenant.limits.valid() || !views[i].may_borrow) continue;
-      if (write_hint(tenant.limits.get(), places[i].device->index, hints[i].rate, hints[i].charge, now_ns)) {
+      if (!places[i].is_told() || !(views[i].may_borrow || views[i].gives_way)) continue;
+      if (write_hint(places[i].tenant->limits.get(), places[i].device->index, hints[i].rate, hints[i].charge, now_ns)) {
         ++outcome.written;
       }
     }

@@ -42,8 +42,8 @@ class ShareBroker {
   };
 
   // The claims from now on. Files of those that stay are kept open, and opened again where others lie in their place.
-  // Claims without a compute limit and files that cannot be read are left alone. Strict claims and those of version 1
-  // are told nothing, but what they use is lent to nobody.
+  // Whole cards and files that cannot be read are left alone; claims without a compute limit count where others give
+  // way. Strict claims and those of version 1 are told nothing, but what they use is lent to nobody.
   void set_claims(const std::vector<BrokeredClaim>& claims);
 
   // One look and one word for each. A tenant whose file is damaged is told nothing and counts as one that uses its
@@ -58,6 +58,8 @@ class ShareBroker {
     std::string uuid;
     uint32_t index;
     double share;
+    bool gives_way;
+    [[nodiscard]] bool unlimited() const { return share == 0 && !gives_way; }
   };
   struct Tenant {
     BrokeredClaim claim;
@@ -70,6 +72,7 @@ class ShareBroker {
   struct Place {
     const Tenant* tenant = nullptr;
     const Device* device = nullptr;
+    [[nodiscard]] bool is_told() const { return tenant->limits.valid() && !device->unlimited(); }
   };
   static Result<Tenant> open(const BrokeredClaim& claim);
   static bool is_current(const Tenant& tenant);

@@ -50,6 +50,8 @@ struct ClaimSpec {
 // Opaque configuration of Heddle's own driver: kind ShareConfig of heddle.dev/v1alpha1.
 struct ShareConfig {
   std::optional<int64_t> memory_percent;  // of the card's memory, 1..100; then the request names no memory
+  // Among the tenants of a card: 0 (what nobody states) comes first, 1 gives way to those of 0.
+  std::optional<int64_t> priority = std::nullopt;
   friend bool operator==(const ShareConfig&, const ShareConfig&) = default;
 };
 

@@ -27,6 +27,7 @@ guard::ClaimLimits to_limits(const Tenant& tenant, const std::vector<CardShare>&
     device.memory_bytes = share.memory_bytes;
     device.cores_percent = static_cast<int>(share.cores);
     device.whole_card = share.whole;
+    device.gives_way = tenant.priority < 0 && share.cores == 0;
     limits.devices.push_back(std::move(device));
   }
   return limits;

@@ -126,15 +126,19 @@ TEST(Compat, TheRequestOfAnotherWebhookIsRead) {
   EXPECT_TRUE(controller::same_spec(later->at(1).spec, requests->at(1).spec));
 }
 
-// From 0.2 on the webhook says of each request which type of device it means, and what was rounded.
-TEST(Compat, TheWebhookOfThisVersionWritesTheRequestOfTheNewestFolder) {
+// From 0.2 on the webhook says of each request which type of device it means, and what was rounded; from 0.3 on which
+// shares give way.
+class CompatWebhook : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Versions, CompatWebhook, testing::Values("0.2", "0.3"));
+
+TEST_P(CompatWebhook, ThisVersionWritesTheRequestOfTheNewestFolders) {
   const auto rules = catalog::Requests::built_in();
   ASSERT_TRUE(rules) << rules.error().text();
-  const auto translated = dialects::translate_pod(*rules, golden("pod", "0.2"), "0123456789abcdef");
+  const auto translated = dialects::translate_pod(*rules, golden("pod", GetParam()), "0123456789abcdef");
   ASSERT_TRUE(translated) << translated.error().text();
   ASSERT_TRUE(translated->refusals.empty()) << translated->refusals.front().message;
   const Json written = Json::parse(dialects::requests_json(translated->requests));
-  const Json newest = Json::parse(golden("request", "0.2"));
+  const Json newest = Json::parse(golden("request", GetParam()));
   EXPECT_EQ(written, newest) << Json::diff(newest, written).dump(1);
 
   const auto read = dialects::parse_requests(newest.dump());
@@ -201,6 +205,11 @@ TEST(Compat, WhatAnotherAgentLeftOnTheNodeIsRead) {
   const auto record = agent::parse_record(golden("record"));
   ASSERT_TRUE(record) << record.error().text();
   EXPECT_EQ(record->devices.at(0).memory_bytes, 4096 * kMiB);
+  const auto low = agent::parse_record(golden("record", "0.3"));
+  ASSERT_TRUE(low) << low.error().text();
+  EXPECT_EQ(record->devices.at(0).priority, 0);
+  EXPECT_EQ(low->devices.at(0).priority, 1);
+  EXPECT_EQ(Json::parse(agent::record_json(*low)), Json::parse(golden("record", "0.3")));
   const auto later = agent::parse_record(with_unknown(Json::parse(golden("record"))).dump());
   ASSERT_TRUE(later) << later.error().text();
   EXPECT_EQ(*later, *record);

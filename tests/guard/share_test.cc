@@ -88,23 +88,63 @@ TEST_F(ShareTest, ProcessesOfOneTenantShareOneClock) {
   EXPECT_GE(first + second, 40 * 0.5);
 }
 
-// A broker beside them, as the agent has one.
+// A broker beside the tenants, as the agent has one.
+class Ticking {
+ public:
+  explicit Ticking(const std::vector<BrokeredClaim>& claims) {
+    broker_.set_claims(claims);
+    thread_ = std::thread([this] {
+      while (__atomic_load_n(&running_, __ATOMIC_RELAXED)) {
+        timespec now{};
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        broker_.tick(static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec, nullptr);
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    });
+  }
+  ~Ticking() {
+    __atomic_store_n(&running_, false, __ATOMIC_RELAXED);
+    thread_.join();
+  }
+  Ticking(const Ticking&) = delete;
+  Ticking& operator=(const Ticking&) = delete;
+
+ private:
+  ShareBroker broker_;
+  bool running_ = true;
+  std::thread thread_;
+};
+
+// Neither has a share; the one of low priority has the card while the other does nothing, and next to nothing else.
+TEST_F(ShareTest, LowPriorityGivesWay) {
+  const Folder other;
+  write_guard_files(other.path(), limits_for({{machine_.uuid(0), 2000 * kMiB, 0, false, 300 * kMiB}}));
+  ClaimLimits low = limits_for({{machine_.uuid(0), 2000 * kMiB, 0, false, 300 * kMiB, -1, true}});
+  low.priority = 1;
+  write_guard_files(folder_.path(), low);
+  const Ticking ticking(
+      {{"low", folder_.path("limits"), folder_.path("usage")}, {"online", other.path("limits"), other.path("usage")}});
+  Probe a = start(1000);
+  const double alone = share(a.tell("run 1000 0"), 1000);
+  Probe b(other.path(), HEDDLE_SIM_LIBRARIES, {});
+  for (const char* line : {"init", "ctx 0", "stream", "kernel 1000"}) EXPECT_EQ(b.code(line), kOk) << line;
+  b.send("run 2500 4");
+  EXPECT_EQ(a.tell("run 1500 0").at(0), kOk);
+  const double online = share(b.receive(), 1000);
+  const auto report = read_usage(folder_.path("usage"));
+  ASSERT_TRUE(report);
+  std::printf("low priority alone: %.1f %%; the online work beside it: %.1f %%\n", alone, online);
+  EXPECT_GE(alone, 60);
+  EXPECT_GE(online, 60) << "without giving way it would have half of the card";
+  EXPECT_GT(report->throttled_ns, 500'000'000);
+}
+
 TEST_F(ShareTest, WhatIsIdleIsLentAndComesBack) {
   const Folder other;
   give(30);
   write_guard_files(other.path(), limits_for({{machine_.uuid(0), 2000 * kMiB, 70, false, 300 * kMiB}}));
-  ShareBroker broker;
-  broker.set_claims(
+  const Ticking ticking(
       {{"a", folder_.path("limits"), folder_.path("usage")}, {"b", other.path("limits"), other.path("usage")}});
-  bool running = true;
-  std::thread ticks([&] {
-    while (__atomic_load_n(&running, __ATOMIC_RELAXED)) {
-      timespec now{};
-      clock_gettime(CLOCK_MONOTONIC, &now);
-      broker.tick(static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec, nullptr);
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-  });
   Probe a = start(1000);
   const double alone = share(a.tell("run 1000 0"), 1000);
   Probe b(other.path(), HEDDLE_SIM_LIBRARIES, {});
@@ -113,8 +153,6 @@ TEST_F(ShareTest, WhatIsIdleIsLentAndComesBack) {
   b.send("run 1500 0");
   const double shared = share(a.receive(), 1000);
   const double owner = share(b.receive(), 1000);
-  __atomic_store_n(&running, false, __ATOMIC_RELAXED);
-  ticks.join();
   std::printf("30 alone: %.1f %%; beside a busy 70: %.1f %% and %.1f %%\n", alone, shared, owner);
   EXPECT_GE(alone, 60);
   EXPECT_LE(shared, 40);

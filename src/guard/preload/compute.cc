@@ -16,6 +16,8 @@ constexpr int64_t kPoll = 500000;
 constexpr int64_t kShortWait = 50000;
 constexpr int64_t kSampleDistance = 500000;
 constexpr int64_t kTopUp = 300000;
+constexpr double kLeastShare = 0.01;  // less than this of a device that gives way is nothing
+constexpr int64_t kHeld = 5000000;
 constexpr int64_t kRebase = 8000000000;         // elapsed times are floats: from here on they lose precision
 constexpr int64_t kImpossible = 3600000000000;  // a clock this far ahead is damage, not debt
 constexpr uint32_t kSegments = 64;
@@ -167,16 +169,23 @@ Estimate& estimate_of(ComputeDevice& device, uint64_t key) {
 struct Rate {
   double share;    // of the device's time
   double counted;  // of a measured interval
+  bool held;       // nothing is admitted
 };
 
 // The share of the limits, unless the agent has just said that more may be used, or that neighbours took a part of what
-// was measured.
+// was measured. A device that gives way has what the agent says; what is charged while it is held is no debt for later.
 Rate rate_of(int rule, int64_t now) {
-  Rate rate{static_cast<double>(config().devices[rule].cores_percent) / 100.0, 1};
+  const DeviceRule& limits = config().devices[rule];
+  Rate rate{limits.gives_way ? 1 : static_cast<double>(limits.cores_percent) / 100.0, 1, false};
   Hint hint{};
   if (config().hints == nullptr || !unpack_hint(ledger::load(config().hints[rule]), now, &hint)) return rate;
   const double share = static_cast<double>(hint.rate_ppm) / 1e6;
-  if (share > rate.share) rate.share = share < 1 ? share : 1;
+  if (limits.gives_way) {
+    rate.held = share < kLeastShare;
+    if (!rate.held && share < 1) rate.share = share;
+  } else if (share > rate.share) {
+    rate.share = share < 1 ? share : 1;
+  }
   rate.counted = static_cast<double>(hint.charge_ppm) / 1e6;
   return rate;
 }
@@ -386,6 +395,7 @@ struct Verdict {
 
 Verdict judge(ComputeDevice& device, int rule, const Estimate& estimate, int64_t now) {
   const Config& c = config();
+  if (rate_of(rule, now).held) return {false, kHeld};
   const int64_t clock = virtual_clock(rule, now);
   if (clock > now) device.gate_closed = true;
   if (device.gate_closed) {

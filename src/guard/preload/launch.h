@@ -10,15 +10,49 @@
 //   the
 //           tenant was already charged for is not charged again (watermark in `usage`).
 // V and the watermark are shared by the processes of the tenant; segments, events and estimates are the process's own.
-// Overshoot over any window: burst * share + cap of each process + twice the longest kernel.
+// A device that gives way has no share of its own: its share is what the agent's hint says, with the same law, and
+// where that is nothing no launch is admitted until it says something else or grows old. Overshoot over any window:
+// burst * share + cap of each process + twice the longest kernel.
 //
 // Never waits for a foreign process, never records into a capturing stream. Cost: the device lock, a clock read and a
 // compare-and-swap; two events for every 32 launches or 0.5 ms of predicted work.
 #pragma once
 
 #include "guard/preload/state.h"
+#include "guard/preload/sys.h"
 
 namespace heddle::guard {
+
+// A counter of the machine: cheaper to read than a clock.
+inline uint64_t ticks() {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#else
+  uint64_t count = 0;
+  asm volatile("mrs %0, cntvct_el0" : "=r"(count));
+  return count;
+#endif
+}
+
+// Says that work goes to a device that is not paced, so that tenants of lower priority can give way to it: about once a
+// millisecond, whatever is launched in between. `rule_of_work()` is asked then. Cost else: two loads and a counter.
+template <typename RuleOfWork>
+inline void announce(RuleOfWork rule_of_work) {
+#if defined(__x86_64__)
+  constexpr uint64_t kDistance = uint64_t{1} << 21;  // at 1 to 5 GHz
+#else
+  constexpr uint64_t kDistance = uint64_t{1} << 14;  // at 25 MHz to 1 GHz
+#endif
+  if (!config().announces) return;
+  uint64_t& last = process().announced;
+  const uint64_t now = ticks();
+  const uint64_t seen = __atomic_load_n(&last, __ATOMIC_RELAXED);
+  if (seen != 0 && now - seen < kDistance) return;
+  __atomic_store_n(&last, now, __ATOMIC_RELAXED);
+  const int rule = rule_of_work();
+  if (!accounted(rule) || config().devices[rule].paced()) return;
+  __atomic_store_n(&config().usage->devices[rule].want_ns, now_ns(), __ATOMIC_RELAXED);
+}
 
 struct Launch {
   uint64_t key;     // what is launched, in which shape: launches of equal key cost about the same
@@ -34,7 +68,7 @@ struct Ticket {
   double cost;
 };
 
-// Waits until the launch is admitted. `rule` has a compute limit.
+// Waits until the launch is admitted. `rule` is paced.
 Ticket admit(int rule, const Launch& launch);
 void after_launch(const Ticket& ticket, bool launched);
 

@@ -56,7 +56,9 @@ bool take_limits(const heddle_guard_limits& file, long bytes, Config& config) {
     to.context_bytes = from.context_overhead_bytes;
     to.number_plus_one = from.number_plus_one;
     to.cores_percent = from.cores_percent == 100 ? 0 : from.cores_percent;
-    config.any_compute_limit = config.any_compute_limit || to.cores_percent != 0;
+    to.gives_way = (from.flags & HEDDLE_GUARD_GIVES_WAY) != 0 && to.cores_percent == 0 && !to.whole_card;
+    config.any_compute_limit = config.any_compute_limit || to.paced();
+    config.announces = config.announces || (!to.paced() && !to.whole_card);
   }
   return true;
 }
@@ -118,10 +120,11 @@ void load_config(Config& config) {
            path);
   config.mode = closed ? Config::Mode::kClosed : Config::Mode::kOpen;
   config.any_compute_limit = false;
+  config.announces = false;
 }
 
 // What a process works with when the kernel has no memory left for us: memory is refused, the rest passes.
-Loaded emergency = {{Config::Mode::kClosed, true, false, false, 0, {}, 0, 0, 0, nullptr, nullptr}, nullptr, {}};
+Loaded emergency = {{Config::Mode::kClosed, true, false, false, 0, {}, 0, 0, 0, nullptr, false, nullptr}, nullptr, {}};
 
 Loaded& load_state() {
   auto* mine = static_cast<Loaded*>(map_private(sizeof(Loaded), OnFork::kKeep));

@@ -22,6 +22,8 @@ struct DeviceRule {
   uint32_t cores_percent;
   uint32_t number_plus_one;
   bool whole_card;
+  bool gives_way;  // no compute limit of its own, but the agent's hints
+  [[nodiscard]] bool paced() const { return cores_percent != 0 || gives_way; }
 };
 
 struct Config {
@@ -34,11 +36,12 @@ struct Config {
   Mode mode;
   bool deny_unlisted;
   bool deny_unknown;
-  bool any_compute_limit;
+  bool any_compute_limit;  // some device is paced
   uint32_t device_count;
   DeviceRule devices[HEDDLE_GUARD_MAX_DEVICES];
   int64_t burst_ns, reopen_ns, outstanding_ns;
   heddle_guard_usage* usage;
+  bool announces;         // some device is not paced: that work goes there is said now and then
   const uint64_t* hints;  // of the agent, by rule; null: there are none, or they do not count
 };
 
@@ -69,6 +72,7 @@ struct Process {
   Table blocks;
   Table handles;
   Table mappings;
+  uint64_t announced;  // ticks(), see launch.h
   pthread_mutex_t compute_lock;
   Compute* compute;
 };

@@ -123,6 +123,75 @@ TEST(Law, WhatIsIdleIsLentAndComesBack) {
   }
 }
 
+// Work of low priority without a share of its own beside online work that is busy for 300 ms and rests for 500: it has
+// the card while that rests, and is off it within 100 ms for kernels of up to 10 ms. What is left to it meanwhile is
+// the rest of the card beside a share, and nothing beside one without a limit.
+TEST(Law, LowPriorityGivesWay) {
+  struct Case {
+    const char* name;
+    double online;  // percent; 100: no limit
+    Work low;
+    double left;  // percent of the card, while the online work is busy
+  };
+  const Work k10ms{.kernel_us = 10000};
+  const Case cases[] = {
+      {"200 us beside no limit", 100, k200us, 0}, {"10 ms beside no limit", 100, k10ms, 0},
+      {"graph beside no limit", 100, kGraph, 0},  {"200 us beside 60", 60, k200us, 40},
+      {"10 ms beside 60", 60, k10ms, 40},
+  };
+  for (const Case& c : cases) {
+    Work online = k200us;
+    online.synchronise_after = 8;  // what was launched further ahead is not seen
+    online.pause_after_ms = 300;
+    online.pause_ms = 500;
+    std::vector<Tenant> tenants = {{c.online, online}, {100, c.low}};
+    tenants[1].priority = 1;
+    tenants[1].gives_way = true;
+    RunOptions options;
+    options.lending = true;
+    const Outcome got = run(tenants, options);
+    const auto& mine = got.timeline[0];
+    const auto& theirs = got.timeline[1];
+    double alone = 0;
+    double mine_late = 0;
+    double theirs_late = 0;
+    int returns = 0;
+    int idle = 0;
+    for (size_t i = 20; i + 28 < mine.size(); ++i) {
+      const auto before = [&](size_t steps) {
+        return std::all_of(mine.begin() + static_cast<ptrdiff_t>(i - steps), mine.begin() + static_cast<ptrdiff_t>(i),
+                           [](double x) { return x == 0; });
+      };
+      // It may have all again when the others have not asked for 50 ms.
+      if (before(20) && mine[i] == 0 && ++idle != 0) alone += theirs[i];
+      if (!before(10) || mine[i] == 0) continue;
+      ++returns;
+      for (size_t k = 10; k < 28; ++k) mine_late += mine[i + k] / 18;
+      for (size_t k = 10; k < 28; ++k) theirs_late += theirs[i + k] / 18;
+    }
+    ASSERT_GT(returns, 5) << c.name;
+    std::printf(
+        "low priority, %s: %.1f %% while the online work rests; from 100 ms after its return %.1f %% and it %.1f %%\n",
+        c.name, alone / idle, theirs_late / returns, mine_late / returns);
+    EXPECT_GE(alone / idle, 95) << c.name;
+    EXPECT_LE(theirs_late / returns, c.left + 2) << c.name;
+    EXPECT_GE(mine_late / returns, 100 - c.left - 8) << c.name;
+  }
+}
+
+// A share is a promise, whatever the priority; what others leave idle goes to the better one.
+TEST(Law, LowPriorityKeepsItsShareAndIsLentToLast) {
+  std::vector<Tenant> tenants = {{30, k200us}, {30, k2ms}, {40, k200us}};
+  tenants[1].priority = 1;
+  tenants[2].work.pause_after_ms = 1;
+  tenants[2].work.pause_ms = 1000000;
+  RunOptions options;
+  options.lending = true;
+  const Outcome got = run(tenants, options);
+  EXPECT_NEAR(got.percent[0], 70, 4);
+  EXPECT_NEAR(got.percent[1], 30, 4);
+}
+
 TEST(Law, TheStrictFormNeverGivesMore) {
   auto sets = contended_sets();
   for (auto& set : sets) {

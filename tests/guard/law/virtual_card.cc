@@ -172,6 +172,7 @@ void launch_one(const Work& work, int number) {
   const Launch launch{0x1234, reinterpret_cast<CUstream>(static_cast<size_t>(queue)), false};
   const bool limited = self.account->config.any_compute_limit;
   const Ticket ticket = limited ? admit(0, launch) : Ticket{};
+  if (!limited) self.account->usage->devices[0].want_ns = world->now;
   nvsim::Item item{};
   item.kind = nvsim::ItemKind::kKernel;
   item.sms = static_cast<decltype(item.sms)>(work.sms != 0 ? work.sms : world->sms);
@@ -243,7 +244,8 @@ void add_tenant(const Tenant& tenant, uint64_t seed) {
   config.mode = Config::Mode::kActive;
   config.device_count = 1;
   config.devices[0].cores_percent = tenant.percent >= 100 ? 0 : static_cast<uint32_t>(tenant.percent);
-  config.any_compute_limit = config.devices[0].cores_percent != 0;
+  config.devices[0].gives_way = tenant.gives_way;
+  config.any_compute_limit = config.devices[0].paced();
   config.burst_ns = 20000000;
   config.reopen_ns = 1000000;
   config.outstanding_ns = 2000000;
@@ -272,8 +274,11 @@ void tell_tenants(CardBroker& broker, const std::vector<Tenant>& tenants, const 
     const int64_t whole = (busy - account.vendor_seen + percent / 2) / percent * percent;
     account.vendor_ns += whole;
     account.vendor_seen += whole;
-    views.push_back({std::to_string(i), tenants[i].percent / 100, options.lending, usage.want_ns, usage.charged_ns,
-                     account.vendor_ns, world->now, 0});
+    const bool unlimited = tenants[i].percent >= 100 && !tenants[i].gives_way;
+    const bool shares = !unlimited && !tenants[i].gives_way;
+    views.push_back({std::to_string(i), shares ? tenants[i].percent / 100 : 0, options.lending && shares, usage.want_ns,
+                     usage.charged_ns, account.vendor_ns, world->now, tenants[i].priority, tenants[i].gives_way,
+                     unlimited});
   }
   const auto hints = broker.tick(world->now, views);
   for (size_t i = 0; i < tenants.size(); ++i) {

@@ -28,6 +28,8 @@ struct Tenant {
   Work work;
   int processes = 1;
   bool strict = false;  // the agent's hints do not count
+  int priority = 0;
+  bool gives_way = false;  // instead of a percentage
 };
 
 struct CardShape {

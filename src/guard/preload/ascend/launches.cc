@@ -28,8 +28,9 @@ int launch(void* stream, uint64_t function, uint64_t blocks, Call call) {
     const Entry entry;
     if (entry.nested()) return call();
     if (heddle_guard_slot* slot = own_slot()) __atomic_fetch_add(&slot->launches, 1, __ATOMIC_RELAXED);
+    announce([] { return current_rule(); });
     const int rule = config().any_compute_limit ? current_rule() : kNoDevice;
-    if (rule >= 0 && config().devices[rule].cores_percent != 0) {
+    if (rule >= 0 && config().devices[rule].paced()) {
       ticket = admit(rule, Launch{key_of(function, blocks), stream, false});
     }
   }

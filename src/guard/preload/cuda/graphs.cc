@@ -34,7 +34,7 @@ void add_kernel(CUgraphNode node, Needs& needs) {
   if (query == nullptr || query(node, &kernel) != CUDA_SUCCESS || kernel.ctx == nullptr) return;
   if (reinterpret_cast<uint64_t>(kernel.ctx) == current_context()) return;
   const int rule = rule_of_context(kernel.ctx);
-  if (rule >= 0 && config().devices[rule].cores_percent != 0) needs.rules |= uint32_t{1} << rule;
+  if (rule >= 0 && config().devices[rule].paced()) needs.rules |= uint32_t{1} << rule;
 }
 
 void add_allocation(CUgraphNode node, Needs& needs) {

@@ -45,8 +45,7 @@ class Gates {
     const int own = current_rule();
     for (int rule = 0; rule < static_cast<int>(c.device_count); ++rule) {
       if (rule != own && (work.further_rules >> rule & 1) == 0) continue;
-      if (c.devices[rule].cores_percent != 0)
-        tickets_[count_++] = admit(rule, Launch{key(), work.stream, work.per_thread});
+      if (c.devices[rule].paced()) tickets_[count_++] = admit(rule, Launch{key(), work.stream, work.per_thread});
     }
   }
   void leave(bool launched) {
@@ -64,6 +63,11 @@ CUresult launch(const Work& work, Key key, Call call) {
   const Entry entry;
   if (entry.nested()) return call();
   count_launch();
+  const auto rule_of_work = [&] {
+    const StreamContext there(work.stream);
+    return current_rule();
+  };
+  announce(rule_of_work);
   if (!config().any_compute_limit) return call();
   Gates gates;
   {
