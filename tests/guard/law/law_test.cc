@@ -46,6 +46,16 @@ TEST(Law, TheNumberOfMultiprocessorsDoesNotMatter) {
   }
 }
 
+// A process that the machine did not run for a while just when it compared the device's clock with its own: what it
+// takes for the end of its kernels must not lie in the future, where it would make those of the others free.
+TEST(Law, AProcessThatWasSuspendedDoesNotMakeTheOthersFree) {
+  for (const double late_ms : {5.0, 300.0, 900.0}) {
+    Work work{.kernel_us = 1000};
+    work.late_ms = late_ms;
+    EXPECT_LE(run({{40, work, 2}}, {}).percent[0], 41) << late_ms << " ms";
+  }
+}
+
 // Time in which a process does nothing is not charged to it, however long its last interval was left open.
 TEST(Law, RestingCostsNothing) {
   Work work = k200us;

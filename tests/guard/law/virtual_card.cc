@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <random>
+#include <utility>
 
 #include "guard/broker.h"
 #include "guard/preload/cuda/driver.h"
@@ -46,6 +47,7 @@ struct Fiber {
   const Work* work = nullptr;
   std::mt19937_64 random;
   std::vector<uint64_t> recorded;  // by event
+  int64_t late_ns = 0;
 };
 
 // One run; the fibers and the stand-ins for the driver below reach it through `world`.
@@ -121,6 +123,7 @@ CUresult event_query(CUevent event) {
 
 CUresult event_synchronize(CUevent event) {
   while (event_query(event) != CUDA_SUCCESS) sleep_until(world->now + kPollNs);
+  if (const int64_t late = std::exchange(world->running->late_ns, 0); late != 0) sleep_until(world->now + late);
   return CUDA_SUCCESS;
 }
 
@@ -251,7 +254,9 @@ void add_tenant(const Tenant& tenant, uint64_t seed) {
   config.outstanding_ns = 2000000;
   config.usage = account->usage.get();
   config.hints = tenant.strict ? nullptr : account->hints;
+  const size_t first = world->fibers.size();
   for (int i = 0; i < tenant.processes; ++i) add_process(tenant, account.get(), seed + static_cast<uint64_t>(i) * 131);
+  world->fibers[first]->late_ns = static_cast<int64_t>(tenant.work.late_ms * 1e6);
   world->accounts.push_back(std::move(account));
 }
 

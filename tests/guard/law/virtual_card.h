@@ -21,6 +21,7 @@ struct Work {
   double think_us = 0;        // after each synchronisation
   double pause_after_ms = 0;  // busy for so long,
   double pause_ms = 0;        // then idle for so long
+  double late_ms = 0;         // the first process does not run for so long when its first wait for the card is over
 };
 
 struct Tenant {
