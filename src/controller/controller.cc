@@ -44,7 +44,8 @@ class Running final : public Controller {
         reconciler_(options_.reconciler, clock, log),
         quota_table_(options_.reconciler.rules),
         sender_(client, queue_, options_.limits, options_.die_at, [this] { return may_write(); }),
-        watches_(client, queue_, log) {}
+        watches_(client, queue_, clock, log,
+                 [this](std::set<std::string> kinds) { reconciler_.see_gang_kinds(std::move(kinds)); }) {}
 
   ~Running() override;
 
@@ -179,6 +180,7 @@ void Running::loop() {
     std::vector<Event> events = queue_.pop(wait);
     if (events.empty() && queue_.closed()) return;
     for (Event& event : events) apply(std::move(event));
+    watches_.look_if_due();
     sender_.send(reconciler_.run());
     const int64_t now = clock_.monotonic_nanos();
     if (now >= next_stats) {
@@ -218,7 +220,8 @@ void Running::upsert(Object object) {
                  },
                  [this](model::Namespace&& name_space) { reconciler_.upsert_namespace(name_space); },
                  [this](QueueObject&& queue) { reconciler_.upsert_queue(std::move(queue)); },
-                 [this](ReservationObject&& one) { reconciler_.upsert_reservation(std::move(one)); }},
+                 [this](ReservationObject&& one) { reconciler_.upsert_reservation(std::move(one)); },
+                 [this](GangObject&& one) { reconciler_.upsert_gang_object(std::move(one)); }},
       std::move(object));
 }
 
@@ -244,6 +247,8 @@ void Running::remove(ObjectKind kind, const std::string& key, const std::string&
       return reconciler_.remove_queue(key);
     case ObjectKind::kReservation:
       return reconciler_.remove_reservation(key);
+    case ObjectKind::kGangObject:
+      return reconciler_.remove_gang_object(key);
   }
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "controller/gangs.h"
 #include "controller/queue_table.h"
 #include "controller/quota.h"
 #include "model/claim.h"
@@ -23,15 +24,17 @@
 
 namespace heddle::controller {
 
-enum class ObjectKind { kPod, kNode, kSlice, kClass, kClaim, kQuota, kNamespace, kQueue, kReservation };
+enum class ObjectKind { kPod, kNode, kSlice, kClass, kClaim, kQuota, kNamespace, kQueue, kReservation, kGangObject };
+// Those before kGangObject, which is not one resource but as many as say the sizes of gangs.
 inline constexpr size_t kObjectKinds = 9;
+static_assert(static_cast<size_t>(ObjectKind::kGangObject) == kObjectKinds);
 
 struct Removed {
   std::string uid;  // empty: whatever has the name
 };
 
 using Object = std::variant<model::Pod, model::Node, model::ResourceSlice, model::DeviceClass, model::ResourceClaim,
-                            Quota, model::Namespace, QueueObject, ReservationObject>;
+                            Quota, model::Namespace, QueueObject, ReservationObject, GangObject>;
 
 struct ObjectEvent {
   ObjectKind kind = ObjectKind::kPod;

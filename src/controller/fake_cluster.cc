@@ -157,6 +157,22 @@ void FakeCluster::upsert_quota(const std::string& name, std::map<std::string, in
   if (controller) controller->upsert_quota(quotas_[name]);
 }
 
+void FakeCluster::serve_gang_kinds(std::set<std::string> kinds) {
+  gang_kinds_ = std::move(kinds);
+  if (controller) controller->see_gang_kinds(gang_kinds_);
+}
+
+void FakeCluster::put_gang_object(const Json& object) {
+  const GangObject gang = parse_gang_object(object.dump()).value().value();
+  gang_objects_[gang.key] = gang;
+  if (controller) controller->upsert_gang_object(gang);
+}
+
+void FakeCluster::delete_gang_object(const std::string& key) {
+  gang_objects_.erase(key);
+  if (controller) controller->remove_gang_object(key);
+}
+
 namespace {
 
 template <typename Objects, typename Use>
@@ -187,6 +203,8 @@ void FakeCluster::start_controller(ListOrder order) {
   each(slices_, order, [&](const Json& slice) { controller->upsert_slice(*codec::parse_slice(slice.dump())); });
   for (const auto& [name, quota] : quotas_) controller->upsert_quota(quota);
   for (const auto& [name, queue] : api.queues) controller->upsert_queue(*read_queue_object(queue.dump()));
+  controller->see_gang_kinds(gang_kinds_);
+  for (const auto& [key, gang] : gang_objects_) controller->upsert_gang_object(gang);
   each(api.pods(), order, [&](const Json& pod) { controller->upsert_pod(*codec::parse_pod(pod.dump())); });
   each(api.claims(), order, [&](const Json& claim) { controller->upsert_claim(*codec::parse_claim(claim.dump())); });
   controller->lead();

@@ -97,6 +97,10 @@ class FakeCluster {
   void delete_pod(const std::string& name);
   void finish_pod(const std::string& name);
   void upsert_quota(const std::string& name, std::map<std::string, int64_t> hard, std::vector<QuotaTerm> terms = {});
+  // Kinds "group/Kind" that the API server serves from now on, and objects of them.
+  void serve_gang_kinds(std::set<std::string> kinds);
+  void put_gang_object(const Json& object);
+  void delete_gang_object(const std::string& key);  // "group/Kind namespace/name"
 
   // The controller starts, or starts again, with nothing but what the API server has.
   void start_controller(ListOrder order = ListOrder::kByName);
@@ -136,6 +140,8 @@ class FakeCluster {
   std::map<std::string, Json> nodes_;
   std::map<std::string, Json> slices_;
   std::map<std::string, Quota> quotas_;
+  std::set<std::string> gang_kinds_;
+  std::map<std::string, GangObject> gang_objects_;
   uint64_t incarnation_ = 0;
 };
 

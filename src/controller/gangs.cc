@@ -261,32 +261,65 @@ std::optional<GangDeclaration> gang_of(const model::Pod& pod) {
   return out;
 }
 
-Result<std::optional<GangObject>> parse_gang_object(std::string_view json) {
-  const Json object = Json::parse(json, nullptr, false);
-  if (!object.is_object()) return fail(Code::kInvalidArgument, "not a JSON object");
-  const std::string version = text_of(object, "apiVersion");
-  const std::string group = version.substr(0, version.find('/'));
-  const std::string kind = text_of(object, "kind");
+namespace {
+
+enum class ObjectForm { kNone, kMinMember, kPodGroup, kJobSet, kKubeflow };
+
+ObjectForm form_of(std::string_view object_kind) {
+  const size_t slash = object_kind.rfind('/');
+  if (slash == std::string_view::npos) return ObjectForm::kNone;
+  const std::string_view group = object_kind.substr(0, slash);
+  const std::string_view kind = object_kind.substr(slash + 1);
   const bool foreign_group = group == "scheduling.volcano.sh" || group == "scheduling.x-k8s.io";
-  const bool pod_group = kind == "PodGroup" && (foreign_group || group == "scheduling.k8s.io");
-  const bool job_set = kind == "JobSet" && group == "jobset.x-k8s.io";
-  if (!pod_group && !job_set && !(group == "kubeflow.org" && kind.ends_with("Job"))) return std::optional<GangObject>();
+  if (kind == "PodGroup" && foreign_group) return ObjectForm::kMinMember;
+  if (kind == "PodGroup" && group == "scheduling.k8s.io") return ObjectForm::kPodGroup;
+  if (kind == "JobSet" && group == "jobset.x-k8s.io") return ObjectForm::kJobSet;
+  if (kind.ends_with("Job") && group == "kubeflow.org") return ObjectForm::kKubeflow;
+  return ObjectForm::kNone;
+}
+
+Result<GangObject> read_gang_object(const Json& object, std::string_view object_kind) {
   const Json metadata = member(object, "metadata");
   const std::string name = text_of(metadata, "name");
   if (name.empty()) return fail(Code::kInvalidArgument, "must be set", "metadata.name");
   GangObject out;
-  out.key = fmt::format("{}/{} {}/{}", group, kind, text_of(metadata, "namespace"), name);
+  out.key = fmt::format("{} {}/{}", object_kind, text_of(metadata, "namespace"), name);
   const Json spec = member(object, "spec");
-  if (pod_group && foreign_group) {
-    out.minimum = count_of(spec, "minMember").value_or(1);
-  } else if (pod_group) {
-    read_pod_group_object(spec, out);
-  } else if (job_set) {
-    read_job_set_object(spec, out);
-  } else {
-    read_kubeflow_object(spec, out);
+  switch (form_of(object_kind)) {
+    case ObjectForm::kMinMember:
+      out.minimum = count_of(spec, "minMember").value_or(1);
+      return out;
+    case ObjectForm::kPodGroup:
+      read_pod_group_object(spec, out);
+      return out;
+    case ObjectForm::kJobSet:
+      read_job_set_object(spec, out);
+      return out;
+    case ObjectForm::kKubeflow:
+      read_kubeflow_object(spec, out);
+      return out;
+    case ObjectForm::kNone:
+      break;
   }
+  return fail(Code::kInvalidArgument, "no kind that says the size of a gang");
+}
+
+}  // namespace
+
+Result<std::optional<GangObject>> parse_gang_object(std::string_view json) {
+  const Json object = Json::parse(json, nullptr, false);
+  if (!object.is_object()) return fail(Code::kInvalidArgument, "not a JSON object");
+  const std::string version = text_of(object, "apiVersion");
+  const std::string object_kind = version.substr(0, version.find('/')) + "/" + text_of(object, "kind");
+  if (form_of(object_kind) == ObjectForm::kNone) return std::optional<GangObject>();
+  HEDDLE_TRY(GangObject out, read_gang_object(object, object_kind));
   return std::optional(std::move(out));
+}
+
+Result<GangObject> parse_gang_object_of_kind(std::string_view json, std::string_view object_kind) {
+  const Json object = Json::parse(json, nullptr, false);
+  if (!object.is_object()) return fail(Code::kInvalidArgument, "not a JSON object");
+  return read_gang_object(object, object_kind);
 }
 
 }  // namespace heddle::controller

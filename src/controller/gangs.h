@@ -71,5 +71,8 @@ struct GangObject {
 // PodGroups of the three groups (one of the policy "basic" has the minimum 1), JobSets, and the jobs of
 // kubeflow.org/v1. Nothing: another kind. Errors: kInvalidArgument for what is no object with a name.
 Result<std::optional<GangObject>> parse_gang_object(std::string_view json);
+// The same where the text does not say what it is, as in a list: object_kind is "group/Kind" of one of these. Errors:
+// as above, and kInvalidArgument for another kind.
+Result<GangObject> parse_gang_object_of_kind(std::string_view json, std::string_view object_kind);
 
 }  // namespace heddle::controller

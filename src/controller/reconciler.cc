@@ -130,6 +130,9 @@ void Reconciler::remove_quota(const std::string& key) {
   impl_->quotas.remove(key);
 }
 
+void Reconciler::see_gang_kinds(std::set<std::string> object_kinds) {
+  impl_->units.see_kinds(std::move(object_kinds));
+}
 void Reconciler::upsert_gang_object(GangObject object) {
   impl_->units.upsert_object(std::move(object));
 }

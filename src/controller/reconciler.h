@@ -121,7 +121,9 @@ class Reconciler {
   void remove_reservation(const std::string& name);
   void upsert_namespace(const model::Namespace& name_space);
   void remove_namespace(const std::string& name);
-  // What says the size of gangs: PodGroups, JobSets and the like, where they are served.
+  // What says the size of gangs: PodGroups, JobSets and the like. Of the kinds that are seen ("group/Kind") every
+  // object is told; a gang of another kind without a size starts one by one.
+  void see_gang_kinds(std::set<std::string> object_kinds);
   void upsert_gang_object(GangObject object);
   void remove_gang_object(const std::string& key);
 

@@ -279,7 +279,7 @@ struct Reconciler::Impl {
 
   std::set<std::string> dirty;
   std::set<Order> pending;
-  UnitTable units{UnknownSize::kOneByOne};  // the objects of frameworks are not watched
+  UnitTable units{UnknownSize::kOneByOne};  // not every cluster serves the objects of frameworks
   std::map<std::string, GangState> gangs;   // by unit id
   std::set<std::string> stalled;            // unit ids: members hold devices and wait for the others
   std::set<std::string> granted_unbound;

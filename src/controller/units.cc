@@ -16,6 +16,11 @@ std::string unit_id(const model::Pod& pod, const std::optional<GangDeclaration>&
   return fmt::format("{}/{}/{}", pod.meta.name_space, source_name(gang->source), gang->name);
 }
 
+// "scheduling.volcano.sh/PodGroup" of "scheduling.volcano.sh/PodGroup namespace/name".
+std::string kind_of(const std::string& object) {
+  return object.substr(0, object.find(' '));
+}
+
 engine::Reason size_unknown(const GangDeclaration& gang) {
   std::string why;
   if (gang.source == GangSource::kHeddle || gang.object.empty()) {
@@ -88,6 +93,15 @@ void UnitTable::remove_object(const std::string& key) {
   if (objects_.erase(key) == 0) return;
   if (const auto waiting = waiting_for_.find(key); waiting != waiting_for_.end()) {
     for (const std::string& id : waiting->second) touch(id);
+  }
+}
+
+void UnitTable::see_kinds(std::set<std::string> object_kinds) {
+  const std::set<std::string> before = std::exchange(seen_kinds_, std::move(object_kinds));
+  for (const auto& [object, units] : waiting_for_) {
+    const std::string kind = kind_of(object);
+    if (before.contains(kind) == seen_kinds_.contains(kind)) continue;
+    for (const std::string& id : units) touch(id);
   }
 }
 
@@ -176,7 +190,8 @@ void UnitTable::make_gang(const std::vector<const Member*>& present, Unit& unit)
     return;
   }
   const bool framework = said.source != GangSource::kHeddle && said.source != GangSource::kKueue;
-  if (!size && !minimum && framework && unknown_ == UnknownSize::kOneByOne) minimum = 1;
+  const bool alone = unknown_ == UnknownSize::kOneByOne && !seen_kinds_.contains(kind_of(said.object));
+  if (!size && !minimum && framework && alone) minimum = 1;
   if (!size && !minimum) {
     unit.blocked = size_unknown(said);
     return;

@@ -8,7 +8,6 @@
 //   - A gang whose placed members reach its minimum already takes further members one by one (a replacement, or
 //   growth),
 //     in the topology domain of the others.
-// `heddle plan` places units so; the Reconciler still places pod by pod.
 //
 // Cost: upsert and remove O(log n) unless what a unit is made of changed; then its unit is made again when it is asked
 // for, O(members log members).
@@ -57,7 +56,8 @@ struct Unit {
 };
 
 // Of a gang that a framework declares without a size on its pods, while the object that has it is not known. kWait: it
-// waits. kOneByOne: its minimum is 1, as without a gang; for who does not see those objects.
+// waits. kOneByOne: its minimum is 1, as without a gang, unless its object is of a kind that see_kinds() names; for who
+// does not see all of those objects.
 enum class UnknownSize { kWait, kOneByOne };
 
 class UnitTable {
@@ -69,6 +69,9 @@ class UnitTable {
   void remove(const std::string& pod_key);
   void upsert_object(GangObject object);
   void remove_object(const std::string& key);
+  // The kinds ("group/Kind") whose objects are all told by upsert_object(). A gang that names one of these and has no
+  // size waits for the object.
+  void see_kinds(std::set<std::string> object_kinds);
 
   // The unit of a pod; null: the pod is not known. Good until the next change.
   [[nodiscard]] const Unit* unit_of(const std::string& pod_key) const;
@@ -99,6 +102,7 @@ class UnitTable {
   [[nodiscard]] const GangObject* object_of(const GangDeclaration& declaration) const;
 
   UnknownSize unknown_;
+  std::set<std::string> seen_kinds_;
   std::map<std::string, Member> members_;  // by pod key
   mutable std::map<std::string, Entry> entries_;
   std::map<std::string, GangObject> objects_;

@@ -129,6 +129,27 @@ TEST(Units, ASizeThatIsNotKnownIsNotGuessed) {
   EXPECT_EQ(table.unit_of("ns/a")->blocked->code, "GangSize");
 }
 
+TEST(Units, ASizeThatCanBecomeKnownIsWaitedForAndElsePodsAreAlone) {
+  UnitTable table(UnknownSize::kOneByOne);
+  const std::string object = "scheduling.volcano.sh/PodGroup ns/v";
+  table.upsert(member("a", {{"scheduling.k8s.io/group-name", "v"}}));
+  table.upsert(member("j", {{"jobset.sigs.k8s.io/jobset-name", "j"}}));
+  EXPECT_FALSE(table.unit_of("ns/a")->blocked);
+  EXPECT_EQ(table.unit_of("ns/a")->minimum, 1);
+  (void)table.take_changed();
+  table.see_kinds({"scheduling.volcano.sh/PodGroup"});
+  EXPECT_EQ(table.take_changed(), std::set<std::string>{"ns/volcano/v"});
+  ASSERT_TRUE(table.unit_of("ns/a")->blocked);
+  EXPECT_EQ(table.unit_of("ns/a")->blocked->code, "GangSize");
+  EXPECT_FALSE(table.unit_of("ns/j")->blocked);
+  table.upsert_object({object, 1, {}, {}});
+  EXPECT_FALSE(table.unit_of("ns/a")->blocked);
+  table.remove_object(object);
+  EXPECT_TRUE(table.unit_of("ns/a")->blocked);
+  table.see_kinds({});
+  EXPECT_FALSE(table.unit_of("ns/a")->blocked);
+}
+
 TEST(Units, SubgroupsHaveMinimaOfTheirOwn) {
   UnitTable table;
   const auto part = [](const std::string& name, const std::string& subgroup) {

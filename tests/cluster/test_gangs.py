@@ -4,6 +4,7 @@ import threading
 import pytest
 
 from harness import objects
+from harness.api import ApiError
 from harness.process import wait_until
 from harness.tap import Tap
 
@@ -139,3 +140,82 @@ def test_a_gang_over_claims_that_users_wrote(api, controller, ns, fleet):
     user["spec"]["resourceClaims"][0]["resourceClaimName"] = "claim-1"
     api.create("pods", user)
     wait_until(lambda: f"both are bound; {api.story(ns, 'gang-0')}", all_bound(api, ns, 2), 60)
+
+
+GROUPS = {"group": "scheduling.x-k8s.io", "version": "v1alpha1", "plural": "podgroups"}
+
+
+def pod_groups_crd():
+    spec = {"type": "object", "properties": {"minMember": {"type": "integer", "minimum": 1}}}
+    return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "podgroups.scheduling.x-k8s.io"},
+            "spec": {"group": GROUPS["group"], "scope": "Namespaced",
+                     "names": {"kind": "PodGroup", "plural": GROUPS["plural"], "singular": "podgroup", "listKind": "PodGroupList"},
+                     "versions": [{"name": GROUPS["version"], "served": True, "storage": True, "schema": {
+                         "openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}}]}}
+
+
+@pytest.fixture
+def pod_groups(api):
+    """The kind of coscheduling's PodGroups, made while the controller runs; gone after the test."""
+    crd = pod_groups_crd()
+    api.apply(crd)
+    group = f"apis/{GROUPS['group']}/{GROUPS['version']}"
+
+    def served():
+        try:
+            return api.request("GET", f"{group}/{GROUPS['plural']}")
+        except ApiError:
+            return None
+    wait_until("PodGroups are served", served, 60)
+    yield lambda name, ns, size: api.apply({
+        "apiVersion": f"{GROUPS['group']}/{GROUPS['version']}", "kind": "PodGroup", "metadata": {"name": name, "namespace": ns},
+        "spec": {"minMember": size}})
+    api.request("DELETE", f"apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}")
+
+
+def grouped(name, ns, mine, group):
+    body = objects.pod(name, ns, limits=objects.share(), nodeSelector={"heddle-test/fleet": mine})
+    body["metadata"].setdefault("labels", {})["scheduling.x-k8s.io/pod-group"] = group
+    return body
+
+
+def test_pods_wait_for_the_pod_group_that_says_their_number(api, controller, ns, fleet, pod_groups):
+    mine, _ = fleet(nodes=2, cards=2)
+    # Until the controller has found the new kind, pods of a group start one by one.
+    probes = [0]
+
+    def noticed():
+        name = f"probe-{probes[0]}"
+        probes[0] += 1
+        api.create("pods", grouped(name, ns, mine, "no-such-group"))
+        told = api.wait_for("pods", name, ns, lambda body: objects.condition(body, "heddle.dev/Allocated"), "says something", 60)
+        api.delete("pods", name, ns, grace=0)
+        return objects.condition(told, "heddle.dev/Allocated")["reason"] == "GangSize"
+    wait_until("the controller reads PodGroups", noticed, 90)
+    wait_until("no claim stays", lambda: not api.list("resourceclaims", ns), 90)
+
+    for number in range(3):
+        api.create("pods", grouped(f"gang-{number}", ns, mine, "four"))
+    waiting = api.wait_for("pods", "gang-2", ns, lambda body: objects.condition(body, "heddle.dev/Allocated"), "says what it waits for")
+    assert objects.condition(waiting, "heddle.dev/Allocated")["reason"] == "GangSize"
+    pod_groups("four", ns, 4)
+    wait_until("the number of members is told", lambda: "3 of 4" in objects.condition(
+        api.get("pods", "gang-2", ns), "heddle.dev/Allocated")["message"], 60)
+    assert not api.list("resourceclaims", ns) and all(objects.gated(body) for body in members(api, ns))
+    api.create("pods", grouped("gang-3", ns, mine, "four"))
+    wait_until(lambda: f"all are bound; {api.story(ns, 'gang-0')}", all_bound(api, ns, 4), 60)
+
+
+def test_a_new_controller_knows_the_pod_groups_before_it_places(api, controller, ns, fleet, pod_groups):
+    mine, _ = fleet(nodes=2, cards=2)
+    pod_groups("three", ns, 3)
+    controller.restart_controller()
+    for number in range(2):
+        api.create("pods", grouped(f"gang-{number}", ns, mine, "three"))
+    waiting = api.wait_for("pods", "gang-1", ns, lambda body: objects.condition(body, "heddle.dev/Allocated"), "says what it waits for")
+    assert objects.condition(waiting, "heddle.dev/Allocated")["reason"] == "GangIncomplete"
+    controller.restart_controller()
+    assert not api.list("resourceclaims", ns) and all(objects.gated(body) for body in members(api, ns))
+    api.create("pods", grouped("gang-2", ns, mine, "three"))
+    wait_until(lambda: f"all are bound; {api.story(ns, 'gang-0')}", all_bound(api, ns, 3), 60)
