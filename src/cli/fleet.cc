@@ -94,6 +94,7 @@ class Reader {
     if (kind == "DeviceClass") return keep(object, codec::parse_class, fleet_.classes);
     if (kind == "PersistentVolume") return keep(object, codec::parse_volume, fleet_.volumes);
     if (kind == "PriorityClass") return add_priority_class(object);
+    if (kind == "AcceleratorTopology") return add_topology(object);
     Json& name_space = object["metadata"]["namespace"];
     if (name_space.is_null()) name_space = "default";
     if (kind == "ResourceClaim") {
@@ -174,6 +175,13 @@ class Reader {
     const Json::json_pointer priority("/spec/priority");
     if (waits && !pod.priority_class.empty() && !object.contains(priority)) without_priority_.insert(key);
     fleet_.pods.insert_or_assign(key, FleetPod{std::move(pod), waits ? dump(object) : std::string()});
+    return {};
+  }
+
+  Result<void> add_topology(const Json& object) {
+    HEDDLE_TRY(const std::string key, key_of(object));
+    HEDDLE_TRY(auto topology, parsed(object, object, "", codec::parse_topology));
+    fleet_.topologies.insert_or_assign(key, engine::TopologyObject{topology.meta, 0, std::move(topology)});
     return {};
   }
 

@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "controller/gangs.h"
 #include "controller/quota.h"
+#include "engine/topology_table.h"
 #include "model/claim.h"
 #include "model/device.h"
 #include "model/pod.h"
@@ -39,6 +40,7 @@ struct Fleet {
   std::map<std::string, model::PersistentVolumeClaim> volume_claims;
   std::vector<controller::GangObject> gang_objects;  // PodGroups, JobSets and the like
   std::map<std::string, int64_t> ignored;            // other kinds: how many
+  std::map<std::string, engine::TopologyObject> topologies;
 };
 
 // Errors: kInvalidArgument; names the file, the object and the field.

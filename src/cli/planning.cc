@@ -104,6 +104,9 @@ class Planner {
     for (const auto& [kind, count] : fleet_.ignored) {
       plan_.notes.push_back(fmt::format("{} {} object{} not looked at", count, kind, count == 1 ? "" : "s"));
     }
+    for (const auto& [name, standing] : topologies_.standings()) {
+      if (!standing.message.empty()) plan_.notes.push_back(fmt::format("topology {}: {}", name, standing.message));
+    }
     return std::move(plan_);
   }
 
@@ -128,6 +131,7 @@ class Planner {
     for (const auto& [name, device_class] : fleet_.classes) state.upsert_class(device_class);
     for (const auto& [key, claim] : fleet_.claims) ledger_.upsert(claim);
     for (const auto& [key, quota] : fleet_.quotas) quotas_.upsert(quota);
+    for (const auto& [name, topology] : fleet_.topologies) topologies_.upsert(topology);
     for (const auto& [key, entry] : fleet_.pods) {
       const model::Pod& pod = entry.pod;
       if (pod.node_name.empty() || pod.finished()) continue;
@@ -418,7 +422,7 @@ class Planner {
     gang.request.minimum = std::clamp<int64_t>(needed, 1, waiting);
     gang.request.required = unit.required;
     gang.request.preferred = unit.preferred;
-    auto outcome = engine::place_gang(ledger_.state(), engine::default_topology(), gang.request, random_);
+    auto outcome = engine::place_gang(ledger_.state(), topologies_.levels(), gang.request, random_);
     if (!outcome) {
       pend_gang(gang, {{"Invalid", outcome.error().text()}});
     } else if (auto* assigned = std::get_if<engine::GangAssigned>(&*outcome)) {
@@ -519,6 +523,7 @@ class Planner {
   controller::Ledger ledger_;
   controller::QuotaTable quotas_;
   controller::UnitTable units_;
+  engine::TopologyTable topologies_;
   SeededRandom random_{1};
   std::map<std::string, Translated> translated_;        // pods without a node
   std::set<std::string> plugin_resources_;              // that some node has

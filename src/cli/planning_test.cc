@@ -164,6 +164,27 @@ spec: {replicatedJobs: [{name: w, replicas: 2, template: {spec: {parallelism: 1}
   EXPECT_TRUE(plan.notes.empty());
 }
 
+TEST(PlanTest, TheLevelsAreThoseOfTheOldestTopology) {
+  const auto member = [](const std::string& name) {
+    return pod_yaml(name, "nvidia.com/gpu: 1", "",
+                    ", labels: {heddle.dev/gang: g, heddle.dev/gang-size: '2', heddle.dev/topology-required: hall}");
+  };
+  const auto topology = [](const std::string& name, const std::string& created, const std::string& level) {
+    return "\n---\napiVersion: heddle.dev/v1alpha1\nkind: AcceleratorTopology\nmetadata: {name: " + name +
+           ", creationTimestamp: '" + created + "'}\nspec: {levels: [" + level + "]}\n";
+  };
+  const std::string pods = std::string(kFleet) + member("a") + member("b");
+  EXPECT_THAT(pending(plan_of(pods)), testing::Each(HasSubstr("no topology level is called hall")));
+  const std::string hall = topology("new", "2026-01-02T00:00:00Z", "{name: hall, nodeLabel: zone}");
+  EXPECT_THAT(placed(plan_of(pods + hall)), ElementsAre("a on n1: gpu-0", "b on n1: gpu-1"));
+  const Plan plan = plan_of(pods + hall + topology("old", "2026-01-01T00:00:00Z", "{name: row, nodeLabel: row}"));
+  EXPECT_THAT(pending(plan), testing::Each(HasSubstr("no topology level is called hall; write one of node, row, or")));
+  EXPECT_THAT(plan.notes, ElementsAre(HasSubstr("topology new: old is in force")));
+  auto bad = read_fleet({{"f", topology("x", "2026-01-01T00:00:00Z", "{name: row}")}});
+  ASSERT_FALSE(bad.has_value());
+  EXPECT_THAT(bad.error().text(), HasSubstr("AcceleratorTopology x: spec.levels[0]"));
+}
+
 // Hosts of 2x2x1 TPU chips in a torus of 4x4x2.
 std::string tpu_fleet() {
   const std::string host = R"(

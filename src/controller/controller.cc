@@ -221,6 +221,7 @@ void Running::upsert(Object object) {
                  [this](model::Namespace&& name_space) { reconciler_.upsert_namespace(name_space); },
                  [this](QueueObject&& queue) { reconciler_.upsert_queue(std::move(queue)); },
                  [this](ReservationObject&& one) { reconciler_.upsert_reservation(std::move(one)); },
+                 [this](engine::TopologyObject&& one) { reconciler_.upsert_topology(std::move(one)); },
                  [this](GangObject&& one) { reconciler_.upsert_gang_object(std::move(one)); }},
       std::move(object));
 }
@@ -247,6 +248,8 @@ void Running::remove(ObjectKind kind, const std::string& key, const std::string&
       return reconciler_.remove_queue(key);
     case ObjectKind::kReservation:
       return reconciler_.remove_reservation(key);
+    case ObjectKind::kTopology:
+      return reconciler_.remove_topology(key);
     case ObjectKind::kGangObject:
       return reconciler_.remove_gang_object(key);
   }

@@ -18,23 +18,37 @@
 #include "controller/gangs.h"
 #include "controller/queue_table.h"
 #include "controller/quota.h"
+#include "engine/topology_table.h"
 #include "model/claim.h"
 #include "model/device.h"
 #include "model/pod.h"
 
 namespace heddle::controller {
 
-enum class ObjectKind { kPod, kNode, kSlice, kClass, kClaim, kQuota, kNamespace, kQueue, kReservation, kGangObject };
+enum class ObjectKind {
+  kPod,
+  kNode,
+  kSlice,
+  kClass,
+  kClaim,
+  kQuota,
+  kNamespace,
+  kQueue,
+  kReservation,
+  kTopology,
+  kGangObject
+};
 // Those before kGangObject, which is not one resource but as many as say the sizes of gangs.
-inline constexpr size_t kObjectKinds = 9;
+inline constexpr size_t kObjectKinds = 10;
 static_assert(static_cast<size_t>(ObjectKind::kGangObject) == kObjectKinds);
 
 struct Removed {
   std::string uid;  // empty: whatever has the name
 };
 
-using Object = std::variant<model::Pod, model::Node, model::ResourceSlice, model::DeviceClass, model::ResourceClaim,
-                            Quota, model::Namespace, QueueObject, ReservationObject, GangObject>;
+using Object =
+    std::variant<model::Pod, model::Node, model::ResourceSlice, model::DeviceClass, model::ResourceClaim, Quota,
+                 model::Namespace, QueueObject, ReservationObject, engine::TopologyObject, GangObject>;
 
 struct ObjectEvent {
   ObjectKind kind = ObjectKind::kPod;

@@ -190,7 +190,10 @@ void Reconciler::Impl::finish(uint64_t id, Result<std::string> answer) {
   flights.erase(it);
   if (flight.kind == WriteKind::kEvictPod && !flight.subject.empty()) return eviction_answered(flight.subject, answer);
   if (flight.kind == WriteKind::kQueueStatus) {
-    if (!answer) queued.written.erase(flight.subject);
+    if (answer) return;
+    queued.written.erase(flight.subject);
+    const std::string topologies_of = std::string(kube::kAcceleratorTopologies.plural) + "/";
+    if (flight.subject.starts_with(topologies_of)) topology_untold(flight.subject.substr(topologies_of.size()));
     return;
   }
   clearing_claims.erase(flight.claim_key);
@@ -325,6 +328,8 @@ void Reconciler::Impl::resign() {
   stalled.clear();
   ledger.unplan_all();
   drop_queues();
+  topology_told.clear();
+  topology_due = true;
   for (auto& [key, record] : pods) {
     record.in_flight = 0;
     record.reread.clear();

@@ -137,6 +137,11 @@ Result<std::string> FakeApi::execute(const kube::Request& request) {
   const std::vector<std::string> parts = split(request.path.substr(0, request.path.find('?')));
   // /api/v1/namespaces/NS/RESOURCE[/NAME[/SUB]] or /apis/GROUP/VERSION/namespaces/NS/RESOURCE[/NAME[/SUB]]
   const size_t at = parts[0] == "api" ? 2 : 3;
+  if (parts[1] == "heddle.dev" && parts.size() > 4 && parts[3] == "acceleratortopologies") {
+    if (forbid_topologies) return fail(Code::kPermissionDenied, "forbidden");
+    topology_conditions[parts[4]] = Json::parse(request.body)["status"]["conditions"][0];
+    return std::string("{}");
+  }
   if (parts[1] == "heddle.dev" && parts.size() > 4) return on_queues(parts[4], Json::parse(request.body));
   if (parts.size() < at + 3 || parts[at] != "namespaces") return fail(Code::kNotFound, "no such path " + request.path);
   const std::string& name_space = parts[at + 1];

@@ -173,6 +173,19 @@ void FakeCluster::delete_gang_object(const std::string& key) {
   if (controller) controller->remove_gang_object(key);
 }
 
+void FakeCluster::put_topology(const std::string& name, const std::string& created, const std::string& level,
+                               const std::string& label) {
+  topologies_[name] = Json{{"metadata", {{"name", name}, {"creationTimestamp", created}}},
+                           {"spec", {{"levels", Json::array({{{"name", level}, {"nodeLabel", label}}})}}}}
+                          .dump();
+  if (controller) controller->upsert_topology(*engine::read_topology_object(topologies_[name]));
+}
+
+void FakeCluster::delete_topology(const std::string& name) {
+  topologies_.erase(name);
+  if (controller) controller->remove_topology(name);
+}
+
 namespace {
 
 template <typename Objects, typename Use>
@@ -203,6 +216,7 @@ void FakeCluster::start_controller(ListOrder order) {
   each(slices_, order, [&](const Json& slice) { controller->upsert_slice(*codec::parse_slice(slice.dump())); });
   for (const auto& [name, quota] : quotas_) controller->upsert_quota(quota);
   for (const auto& [name, queue] : api.queues) controller->upsert_queue(*read_queue_object(queue.dump()));
+  for (const auto& [name, json] : topologies_) controller->upsert_topology(*engine::read_topology_object(json));
   controller->see_gang_kinds(gang_kinds_);
   for (const auto& [key, gang] : gang_objects_) controller->upsert_gang_object(gang);
   each(api.pods(), order, [&](const Json& pod) { controller->upsert_pod(*codec::parse_pod(pod.dump())); });

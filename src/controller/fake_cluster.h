@@ -36,9 +36,11 @@ class FakeApi {
   void bump(Json& object);
 
   std::vector<Json> events;
-  std::map<std::string, Json> queues;  // AcceleratorQueues
-  std::set<std::string> budgets;       // names of pods that a disruption budget protects
-  std::vector<std::string> evicted;    // names, in order
+  std::map<std::string, Json> queues;               // AcceleratorQueues
+  std::map<std::string, Json> topology_conditions;  // as they were written
+  bool forbid_topologies = false;                   // their status may not be written
+  std::set<std::string> budgets;                    // names of pods that a disruption budget protects
+  std::vector<std::string> evicted;                 // names, in order
   // Keys of objects changed or removed since the last call.
   std::vector<std::pair<std::string, std::string>> take_changes();  // {"pods", "claims" or "queues", key}
   void put_queue(const std::string& name, const Json& spec);
@@ -100,6 +102,10 @@ class FakeCluster {
   // Kinds "group/Kind" that the API server serves from now on, and objects of them.
   void serve_gang_kinds(std::set<std::string> kinds);
   void put_gang_object(const Json& object);
+  // An AcceleratorTopology of one level, by a node label.
+  void put_topology(const std::string& name, const std::string& created, const std::string& level,
+                    const std::string& label);
+  void delete_topology(const std::string& name);
   void delete_gang_object(const std::string& key);  // "group/Kind namespace/name"
 
   // The controller starts, or starts again, with nothing but what the API server has.
@@ -142,6 +148,7 @@ class FakeCluster {
   std::map<std::string, Quota> quotas_;
   std::set<std::string> gang_kinds_;
   std::map<std::string, GangObject> gang_objects_;
+  std::map<std::string, std::string> topologies_;  // as JSON
   uint64_t incarnation_ = 0;
 };
 

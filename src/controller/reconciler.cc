@@ -130,6 +130,13 @@ void Reconciler::remove_quota(const std::string& key) {
   impl_->quotas.remove(key);
 }
 
+void Reconciler::upsert_topology(engine::TopologyObject topology) {
+  impl_->topology_changed(impl_->topologies.upsert(std::move(topology)));
+}
+void Reconciler::remove_topology(const std::string& name) {
+  impl_->topology_changed(impl_->topologies.remove(name));
+}
+
 void Reconciler::see_gang_kinds(std::set<std::string> object_kinds) {
   impl_->units.see_kinds(std::move(object_kinds));
 }
@@ -187,6 +194,7 @@ std::vector<Write> Reconciler::run() {
   }
   impl.take_down_orphans();
   impl.write_queue_status();
+  impl.write_topology_status();
   for (auto& [key, told] : impl.unnoticed) {
     if (std::exchange(told, true)) continue;
     impl.tell_event(impl.unnoticed_pods.at(key), "HeddleWaiting",

@@ -27,6 +27,7 @@
 #include "dialects/translate.h"
 #include "engine/engine.h"
 #include "engine/topology.h"
+#include "engine/topology_table.h"
 #include "kube/client.h"
 #include "model/pod.h"
 
@@ -68,7 +69,7 @@ struct ReconcilerOptions {
   std::string driver = "accelerator.heddle.dev";
   std::string component = "heddle-controller";
   uint64_t seed = 1;
-  std::vector<engine::TopologyLevel> topology = engine::default_topology();
+  std::vector<engine::TopologyLevel> topology = engine::default_topology();  // until an AcceleratorTopology is there
   int repair_tries = 5;                            // other nodes tried at once before a longer pause
   Duration first_backoff = Duration::millis(200);  // doubled up to
   Duration longest_backoff = Duration::seconds(30);
@@ -121,6 +122,9 @@ class Reconciler {
   void remove_reservation(const std::string& name);
   void upsert_namespace(const model::Namespace& name_space);
   void remove_namespace(const std::string& name);
+  // The levels of gangs are those of the one in force, from the next decision on.
+  void upsert_topology(engine::TopologyObject topology);
+  void remove_topology(const std::string& name);
   // What says the size of gangs: PodGroups, JobSets and the like. Of the kinds that are seen ("group/Kind") every
   // object is told; a gang of another kind without a size starts one by one.
   void see_gang_kinds(std::set<std::string> object_kinds);

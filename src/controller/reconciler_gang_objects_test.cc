@@ -32,7 +32,7 @@ int allocated(const FakeCluster& cluster) {
   return count;
 }
 
-TEST(GangObjects, PodsWaitForTheObjectThatSaysTheirNumberAndStartAsOne) {
+TEST(GangObjectsOnACluster, PodsWaitForTheObjectThatSaysTheirNumberAndStartAsOne) {
   FakeCluster cluster;
   cluster.add_node("n1", 4);
   cluster.serve_gang_kinds({kPodGroups});
@@ -50,7 +50,7 @@ TEST(GangObjects, PodsWaitForTheObjectThatSaysTheirNumberAndStartAsOne) {
   EXPECT_EQ(bound(cluster), 3);
 }
 
-TEST(GangObjects, WhereTheKindIsNotServedPodsStartOneByOneUntilItIs) {
+TEST(GangObjectsOnACluster, WhereTheKindIsNotServedPodsStartOneByOneUntilItIs) {
   FakeCluster cluster;
   cluster.add_node("n1", 4);
   create(cluster, "g0");
@@ -66,7 +66,7 @@ TEST(GangObjects, WhereTheKindIsNotServedPodsStartOneByOneUntilItIs) {
   EXPECT_EQ(bound(cluster), 2);
 }
 
-TEST(GangObjects, AnObjectThatGoesTakesNothingFromPodsThatRun) {
+TEST(GangObjectsOnACluster, AnObjectThatGoesTakesNothingFromPodsThatRun) {
   FakeCluster cluster;
   cluster.add_node("n1", 4);
   cluster.serve_gang_kinds({kPodGroups});
@@ -85,7 +85,7 @@ TEST(GangObjects, AnObjectThatGoesTakesNothingFromPodsThatRun) {
 }
 
 // Whoever starts anew knows the kinds and the objects before it decides: a half granted gang goes on as one.
-TEST(GangObjects, ARestartAtEachWriteStartsNoMemberBeforeAllHaveTheirDevices) {
+TEST(GangObjectsOnACluster, ARestartAtEachWriteStartsNoMemberBeforeAllHaveTheirDevices) {
   uint64_t total = 0;
   for (uint64_t at = 1; total == 0 || at <= total; ++at) {
     SCOPED_TRACE("write " + std::to_string(at));

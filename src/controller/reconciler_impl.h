@@ -231,6 +231,11 @@ struct Reconciler::Impl {
   void write_status(std::string_view plural, const std::string& name, const QueueTable::Fault* fault,
                     const std::string& rest, int64_t generation);
 
+  // topology_status.cc
+  void topology_changed(bool levels_changed);
+  void write_topology_status();
+  void topology_untold(const std::string& name);
+
   // telling.cc
   void tell(PodRecord& record, Telling telling);
   void tell_event(const model::Pod& pod, const std::string& reason, const std::string& message, std::string_view type);
@@ -266,6 +271,10 @@ struct Reconciler::Impl {
   Ledger ledger;
   QuotaTable quotas{options.rules};
   Queued queued;
+  engine::TopologyTable topologies;
+  std::map<std::string, engine::TopologyTable::Standing> topology_told;
+  bool topology_due = false;      // their statuses may be other ones now
+  int64_t topology_retry_at = 0;  // monotonic; 0: none could not be written
   bool leading = false;
 
   std::map<std::string, PodRecord> pods;                         // those that have to do with claims

@@ -40,6 +40,8 @@ kube::ResourceType resource_of(ObjectKind kind) {
       return kube::kAcceleratorQueues;
     case ObjectKind::kReservation:
       return kube::kAcceleratorReservations;
+    case ObjectKind::kTopology:
+      return kube::kAcceleratorTopologies;
     case ObjectKind::kGangObject:
       break;
   }
@@ -81,6 +83,8 @@ Result<ObjectEvent> parse_object(ObjectKind kind, std::string_view json) {
       return as_event(kind, read_queue_object(json));
     case ObjectKind::kReservation:
       return as_event(kind, read_reservation_object(json));
+    case ObjectKind::kTopology:
+      return as_event(kind, engine::read_topology_object(json));
     case ObjectKind::kGangObject:
       return fail(Code::kInvalidArgument, "no kind of its own");
     case ObjectKind::kQuota:
@@ -155,7 +159,7 @@ void ObjectSink::deleted(std::string_view object) {
 
 void ObjectSink::status(std::string_view trouble) {
   if (trouble.empty()) return;
-  const bool ours = kind_ == ObjectKind::kQueue || kind_ == ObjectKind::kReservation;
+  const bool ours = kind_ == ObjectKind::kQueue || kind_ == ObjectKind::kReservation || kind_ == ObjectKind::kTopology;
   // The chart of an older version: there is nothing of the kind, and nothing to wait for.
   if (ours && trouble.find(kNotServed) != std::string_view::npos) return on_list_();
   log_.warning("watch in trouble", {{"resource", name()}, {"why", trouble}});

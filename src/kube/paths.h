@@ -30,6 +30,7 @@ inline constexpr ResourceType kLeases{"coordination.k8s.io/v1", "leases"};
 inline constexpr ResourceType kMutatingWebhooks{"admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations"};
 inline constexpr ResourceType kValidatingWebhooks{"admissionregistration.k8s.io/v1", "validatingwebhookconfigurations"};
 inline constexpr ResourceType kAcceleratorQueues{"heddle.dev/v1alpha1", "acceleratorqueues"};
+inline constexpr ResourceType kAcceleratorTopologies{"heddle.dev/v1alpha1", "acceleratortopologies"};
 inline constexpr ResourceType kAcceleratorReservations{"heddle.dev/v1alpha1", "acceleratorreservations"};
 
 // All objects of the cluster: "/apis/resource.k8s.io/v1/resourceclaims".

@@ -1,5 +1,6 @@
 """Gangs: they start as one or hold nothing, also when the controller is killed in the middle and when a node is lost."""
 import threading
+import time
 
 import pytest
 
@@ -219,3 +220,30 @@ def test_a_new_controller_knows_the_pod_groups_before_it_places(api, controller,
     assert not api.list("resourceclaims", ns) and all(objects.gated(body) for body in members(api, ns))
     api.create("pods", grouped("gang-2", ns, mine, "three"))
     wait_until(lambda: f"all are bound; {api.story(ns, 'gang-0')}", all_bound(api, ns, 3), 60)
+
+
+def test_an_accelerator_topology_names_the_levels(api, controller, ns, fleet):
+    mine, racks = fleet(racks=2, nodes=2, cards=1)
+    for number in range(2):
+        api.create("pods", member(number, 2, ns, mine, topology_required="row"))
+    waiting = api.wait_for("pods", "gang-1", ns, lambda body: "row" in objects.condition(body, "heddle.dev/Allocated").get("message", ""),
+                           "says that there is no such level", 60)
+    assert "no topology level is called row" in objects.condition(waiting, "heddle.dev/Allocated")["message"]
+    made = []
+    try:
+        for name, level in (("row", "row"), ("later", "hall")):
+            made.append(objects.unique(name))
+            api.create("acceleratortopologies", {
+                "apiVersion": "heddle.dev/v1alpha1", "kind": "AcceleratorTopology", "metadata": {"name": made[-1]},
+                "spec": {"levels": [{"name": level, "nodeLabel": RACK}]}})
+            created = int(time.time())
+            wait_until("another second", lambda at=created: int(time.time()) > at, 5)
+        wait_until(lambda: f"both are bound; {api.story(ns, 'gang-0')}", all_bound(api, ns, 2), 60)
+        nodes = {body["spec"]["nodeName"] for body in members(api, ns)}
+        assert nodes in [set(names) for names in racks.values()], "in one row"
+        for name, status in zip(made, ("True", "False")):
+            api.wait_for("acceleratortopologies", name, None, lambda body, status=status: objects.condition(body, "InForce").get(
+                "status") == status, f"says InForce {status}", 30)
+    finally:
+        for name in made:
+            api.delete("acceleratortopologies", name)

@@ -1,0 +1,91 @@
+// The levels of gangs come from the AcceleratorTopology in force, and each object says whether it is.
+#include <gtest/gtest.h>
+
+#include "controller/fake_cluster.h"
+
+namespace heddle::controller::testing {
+namespace {
+
+constexpr const char* kOld = "2026-01-01T00:00:00Z";
+constexpr const char* kNew = "2026-01-02T00:00:00Z";
+constexpr const char* kRackLabel = "heddle.dev/rack";
+
+class TopologyTest : public ::testing::Test {
+ protected:
+  TopologyTest() {
+    cluster.add_node("n1", 1, 81920, "64", "", "r1");
+    for (const char* name : {"n2", "n3"}) cluster.add_node(name, 1, 81920, "64", "", "r2");
+  }
+  void create_gang(const std::string& level) {
+    for (const char* name : {"g0", "g1"}) cluster.create_member(name, 2, {{"heddle.dev/topology-required", level}});
+  }
+  void start() {
+    cluster.start_controller();
+    cluster.run();
+  }
+  [[nodiscard]] std::string nodes() const { return cluster.node_of("g0") + " " + cluster.node_of("g1"); }
+  FakeCluster cluster;
+};
+
+TEST_F(TopologyTest, ALevelHoldsFromTheMomentItsObjectComes) {
+  create_gang("row");
+  start();
+  EXPECT_EQ(nodes(), " ");
+  const std::string message = cluster.condition("g0")["message"];
+  EXPECT_NE(message.find("no topology level is called row"), std::string::npos) << message;
+  cluster.put_topology("site", kOld, "row", kRackLabel);
+  cluster.run();
+  EXPECT_EQ(nodes(), "n2 n3");
+  EXPECT_EQ(cluster.api.topology_conditions["site"]["status"], "True");
+}
+
+TEST_F(TopologyTest, TheOldestIsInForceUntilItGoes) {
+  cluster.put_topology("new", kNew, "row", kRackLabel);
+  cluster.put_topology("old", kOld, "hall", "example.com/hall");
+  create_gang("row");
+  start();
+  EXPECT_EQ(nodes(), " ");
+  EXPECT_EQ(cluster.api.topology_conditions["old"]["reason"], "InForce");
+  EXPECT_EQ(cluster.api.topology_conditions["new"]["status"], "False");
+  EXPECT_EQ(cluster.api.topology_conditions["new"]["reason"], "NotInForce");
+  EXPECT_EQ(cluster.api.topology_conditions["new"]["message"],
+            "old is in force, the oldest one; delete it to have this one instead");
+  cluster.delete_topology("old");
+  cluster.run();
+  EXPECT_EQ(nodes(), "n2 n3");
+  EXPECT_EQ(cluster.api.topology_conditions["new"]["status"], "True");
+}
+
+TEST_F(TopologyTest, TheDefaultLevelsComeBackWithTheLastObjectGone) {
+  cluster.put_topology("site", kOld, "row", kRackLabel);
+  create_gang("rack");
+  start();
+  EXPECT_EQ(nodes(), " ");
+  cluster.delete_topology("site");
+  cluster.run();
+  EXPECT_EQ(nodes(), "n2 n3");
+}
+
+TEST_F(TopologyTest, AStatusIsWrittenOnceAndTriedAgainAfterARefusal) {
+  cluster.api.forbid_topologies = true;
+  cluster.put_topology("site", kOld, "row", kRackLabel);
+  int tries = 0;
+  cluster.fault = [&](const Write& write, uint64_t) {
+    tries += write.kind == WriteKind::kQueueStatus ? 1 : 0;
+    return Fault::kNone;
+  };
+  start();
+  EXPECT_EQ(tries, 1);
+  cluster.run(Duration::seconds(100));
+  EXPECT_EQ(tries, 4);  // every half a minute
+  cluster.api.forbid_topologies = false;
+  cluster.run(Duration::seconds(31));
+  EXPECT_EQ(tries, 5);
+  EXPECT_EQ(cluster.api.topology_conditions["site"]["status"], "True");
+  cluster.put_topology("site", kOld, "row", kRackLabel);  // as the watch tells of our own write
+  cluster.run(Duration::seconds(100));
+  EXPECT_EQ(tries, 5);
+}
+
+}  // namespace
+}  // namespace heddle::controller::testing
