@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <set>
 #include <utility>
 
 #include "base/file.h"
@@ -94,8 +95,33 @@ Result<void> Daemon::load() {
   for (const auto& job : jobs_) {
     log_.info("taken up", {{"job", job.id}, {"state", state_name(job.state)}, {"pid", job.runner.pid}});
   }
+  sweep();
   HEDDLE_CHECK_OK(reap());
   return schedule();
+}
+
+// Folders of jobs that ended, or were forgotten, as the daemon before this one was killed.
+void Daemon::sweep() {
+  std::set<std::string> kept;
+  for (const auto& job : jobs_) kept.insert(job.uid);
+  for (const auto& uid : list_directory(options_.state_dir + "/claims").value_or(std::vector<std::string>())) {
+    if (!kept.contains(uid)) remove_left_folder(fmt::format("{}/claims/{}", options_.state_dir, uid));
+  }
+  for (const auto& name : list_directory(options_.state_dir + "/jobs").value_or(std::vector<std::string>())) {
+    int64_t id = 0;
+    const auto* end = name.data() + name.size();
+    if (const auto parsed = std::from_chars(name.data(), end, id); parsed.ec != std::errc() || parsed.ptr != end) {
+      continue;
+    }
+    const auto known = ledger_->find(id);
+    if (!known && known.error().code == Code::kNotFound) remove_left_folder(job_folder(id));
+  }
+}
+
+void Daemon::remove_left_folder(const std::string& folder) {
+  if (auto removed = remove_tree(folder); !removed) {
+    log_.warning("a job's folder could not be removed", {{"folder", folder}, {"error", removed.error().text()}});
+  }
 }
 
 Result<void> Daemon::reload_jobs() {
@@ -338,15 +364,9 @@ Result<void> Daemon::end_job(Job& job, const std::string& outcome, std::optional
   waits_.erase(id);
   endings_.erase(id);
   std::erase_if(jobs_, [id](const Job& other) { return other.id == id; });
-  if (auto removed = remove_tree(fmt::format("{}/claims/{}", options_.state_dir, uid)); !removed) {
-    log_.warning("the guard's folder could not be removed", {{"job", id}, {"error", removed.error().text()}});
-  }
+  remove_left_folder(fmt::format("{}/claims/{}", options_.state_dir, uid));
   HEDDLE_TRY(const auto forgotten, ledger_->forget(options_.keep_ended));
-  for (const int64_t old : forgotten) {
-    if (auto removed = remove_tree(job_folder(old)); !removed) {
-      log_.warning("a job's folder could not be removed", {{"job", old}, {"error", removed.error().text()}});
-    }
-  }
+  for (const int64_t old : forgotten) remove_left_folder(job_folder(old));
   return {};
 }
 

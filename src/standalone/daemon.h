@@ -160,6 +160,8 @@ class Daemon {
   Daemon(DaemonOptions options, std::unique_ptr<Ledger> ledger, Machine machine, const Clock& clock, const Logger& log);
   Result<void> load();
   Result<void> reload_jobs();
+  void sweep();
+  void remove_left_folder(const std::string& folder);
   Result<engine::Outcome> place(const Job& job);
   void note_arrival(const Job& job);
   Result<void> schedule();

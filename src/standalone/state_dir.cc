@@ -7,8 +7,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <thread>
 
 #include "base/file.h"
+#include "standalone/process.h"
 
 namespace heddle::standalone {
 namespace {
@@ -34,6 +38,23 @@ Result<std::string> checked(std::string folder) {
 std::string user_folder(const Surroundings& surroundings) {
   if (!surroundings.xdg_state_home.empty()) return surroundings.xdg_state_home + "/heddle";
   return surroundings.home + "/.local/state/heddle";
+}
+
+constexpr int kLooksAtLock = 500;
+constexpr std::chrono::milliseconds kBetweenLooks(20);
+
+// The pid that a daemon wrote into its lock; empty while it is being written.
+std::string holder_of(const std::string& lock) {
+  auto pid = read_file(lock, 64).value_or("");
+  while (!pid.empty() && pid.back() == '\n') pid.pop_back();
+  return pid;
+}
+
+bool is_alive(const std::string& pid) {
+  int64_t value = 0;
+  const auto* end = pid.data() + pid.size();
+  const auto parsed = std::from_chars(pid.data(), end, value);
+  return parsed.ec == std::errc() && parsed.ptr == end && identify(value);
 }
 
 }  // namespace
@@ -84,13 +105,16 @@ Result<void> check_room(const std::string& folder) {
 Result<UniqueFd> lock_state_dir(const StatePaths& paths) {
   UniqueFd lock(open(paths.lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!lock.valid()) return fail_errno(fmt::format("cannot open {}", paths.lock), errno);
-  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+  // Until a killed process's last thread has gone the kernel holds its locks, though the process counts as ended.
+  for (int look = 0; flock(lock.get(), LOCK_EX | LOCK_NB) != 0; ++look) {
     if (errno != EWOULDBLOCK) return fail_errno(fmt::format("cannot lock {}", paths.lock), errno);
-    auto pid = read_file(paths.lock, 64).value_or("");
-    while (!pid.empty() && pid.back() == '\n') pid.pop_back();
-    return fail(Code::kAlreadyExists,
-                fmt::format("Heddle runs here already (process {}, state in {}); `heddle down` stops it",
-                            pid.empty() ? "unknown" : pid, paths.folder));
+    const std::string holder = holder_of(paths.lock);
+    if (look == kLooksAtLock || is_alive(holder)) {
+      return fail(Code::kAlreadyExists,
+                  fmt::format("Heddle runs here already (process {}, state in {}); `heddle down` stops it",
+                              holder.empty() ? "unknown" : holder, paths.folder));
+    }
+    std::this_thread::sleep_for(kBetweenLooks);
   }
   const std::string pid = fmt::format("{}\n", getpid());
   if (ftruncate(lock.get(), 0) != 0 || pwrite(lock.get(), pid.data(), pid.size(), 0) < 0) {

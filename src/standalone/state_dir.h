@@ -45,7 +45,8 @@ Presence presence_of(const std::string& socket);
 Result<void> check_room(const std::string& folder, int64_t free_bytes);
 Result<void> check_room(const std::string& folder);
 
-// Taken while a daemon lives; the kernel gives it back however the daemon ends.
+// Taken while a daemon lives; the kernel gives it back however the daemon ends. Waits up to ten seconds for that where
+// the daemon that holds it has ended already.
 // Errors: kAlreadyExists when another daemon holds it, with its pid in the message.
 Result<UniqueFd> lock_state_dir(const StatePaths& paths);
 

@@ -2,10 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "standalone/machine.h"
 
@@ -80,6 +83,25 @@ TEST(StateDir, IsServedByOneDaemon) {
     EXPECT_THAT(second.error().message, testing::HasSubstr(std::to_string(getpid())));
   }
   EXPECT_TRUE(lock_state_dir(paths));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(StateDir, IsTakenFromADaemonThatIsStillDying) {
+  const std::string folder = testing::TempDir() + "state-dir-dying-" + std::to_string(getpid());
+  std::filesystem::create_directories(folder);
+  const auto paths = state_paths(folder);
+  auto dying = lock_state_dir(paths);
+  ASSERT_TRUE(dying);
+  const pid_t ended = fork();
+  if (ended == 0) _exit(0);
+  waitpid(ended, nullptr, 0);
+  std::ofstream(paths.lock) << ended << "\n";
+  std::thread last_thread([&dying] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    dying->reset();
+  });
+  EXPECT_TRUE(lock_state_dir(paths));
+  last_thread.join();
   std::filesystem::remove_all(folder);
 }
 

@@ -197,6 +197,7 @@ def test_every_ledger_write_survives_a_kill(tmp_path):
             assert mark.read_text() == "x\n", f"point {point}: it ran once"
             heddle.wait_empty()
             assert heddle.check_books()["cards"][0]["grantedBytes"] == 0
+            assert list(pathlib.Path(heddle.folder, "claims").iterdir()) == [], f"point {point}: no folder is left"
         finally:
             heddle.close()
         if not crashed and up.returncode == 0:
