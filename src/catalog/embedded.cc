@@ -21,6 +21,7 @@ Result<std::vector<InputFile>> folder_inputs(const std::string& directory, std::
   std::vector<InputFile> out;
   HEDDLE_TRY(const std::vector<std::string> vendors, list_directory(directory));
   for (const std::string& vendor : vendors) {
+    if (vendor.starts_with('.')) continue;  // a mounted ConfigMap keeps its versions in such folders
     const std::string path = fmt::format("{}/{}/{}", directory, vendor, file_name);
     if (!file_exists(path)) continue;
     HEDDLE_TRY(std::string text, read_file(path));

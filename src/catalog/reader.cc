@@ -86,6 +86,27 @@ std::string join_path(const std::string& path, std::string_view key) {
   return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
 }
 
+// Whether YAML (1.2, core schema) reads a text without quotes as a number or a truth value. Nulls never come here.
+bool is_number_or_flag(std::string_view text) {
+  for (const std::string_view flag : {"true", "True", "TRUE", "false", "False", "FALSE"}) {
+    if (text == flag) return true;
+  }
+  if (text.starts_with("0x") || text.starts_with("0o")) {
+    const std::string_view digits = text[1] == 'x' ? "0123456789abcdefABCDEF" : "01234567";
+    return text.size() > 2 && text.find_first_not_of(digits, 2) == std::string_view::npos;
+  }
+  if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
+  for (const std::string_view word : {".inf", ".Inf", ".INF", ".nan", ".NaN", ".NAN"}) {
+    if (text == word) return true;
+  }
+  // from_chars takes "inf" and "nan" too, which YAML reads as texts.
+  if (text.empty() || (std::isdigit(static_cast<unsigned char>(text.front())) == 0 && text.front() != '.'))
+    return false;
+  double number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  return parsed.ec != std::errc::invalid_argument && parsed.ptr == text.data() + text.size();
+}
+
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -146,7 +167,7 @@ Value Value::operator[](std::string_view key) const {
 
 Value Value::required(std::string_view key) const {
   Value value = (*this)[key];
-  if (!value.present() && (is_map() || !present())) value.wrong("is missing");
+  if (value.node_ == nullptr && (is_map() || !present())) value.wrong("is missing");
   return value;
 }
 
@@ -157,6 +178,9 @@ std::string Value::text() const {
     return {};
   }
   if (node_->text.empty()) wrong("must not be empty");
+  if (!node_->quoted && is_number_or_flag(node_->text)) {
+    wrong(fmt::format("must be a text: write it in quotes, \"{}\"", node_->text));
+  }
   return node_->text;
 }
 
@@ -300,6 +324,7 @@ Result<void> Tree::finish() {
                        map ? join_path(value.path_, node->keys[i]) : fmt::format("{}[{}]", value.path_, i),
                        node->items[i].line);
       if (!map || node->free_keys || node->known.contains(node->keys[i])) {
+        if (!item.present()) report(item, "has no value: write one, or leave it out");
         look(item);
         continue;
       }

@@ -74,6 +74,18 @@ TEST(Reader, RefusesValuesOfAnotherType) {
       {"a: [1]", [](const Value& r) { (void)r["a"].text(); }, "x.yaml:1: a: must be a text, not a list"},
       {"a: ''", [](const Value& r) { (void)r["a"].text(); }, "a: must not be empty"},
       {"a: '1'", [](const Value& r) { (void)r["a"].integer(); }, "a: must be a whole number"},
+      {"a:", [](const Value& r) { (void)r["a"].text(); }, "x.yaml:1: a: has no value: write one, or leave it out"},
+      {"a: ~", [](const Value& r) { (void)r["a"].integer(); }, "x.yaml:1: a: has no value"},
+      {"a: [x, null]", [](const Value& r) { (void)r["a"].texts(); }, "x.yaml:1: a[1]: has no value"},
+      {"a: {b: ~, c: 1}", [](const Value& r) { (void)r["a"].integer_map(); }, "x.yaml:1: a.b: has no value"},
+      {"a: 910", [](const Value& r) { (void)r["a"].text(); }, "a: must be a text: write it in quotes, \"910\""},
+      {"a: -1.5", [](const Value& r) { (void)r["a"].text(); }, "write it in quotes, \"-1.5\""},
+      {"a: 1e3", [](const Value& r) { (void)r["a"].text(); }, "write it in quotes, \"1e3\""},
+      {"a: .5", [](const Value& r) { (void)r["a"].text(); }, "write it in quotes, \".5\""},
+      {"a: 0x1F", [](const Value& r) { (void)r["a"].text(); }, "write it in quotes, \"0x1F\""},
+      {"a: .inf", [](const Value& r) { (void)r["a"].text(); }, "write it in quotes, \".inf\""},
+      {"a: True", [](const Value& r) { (void)r["a"].text(); }, "write it in quotes, \"True\""},
+      {"a: [x, 1]", [](const Value& r) { (void)r["a"].texts(); }, "a[1]: must be a text"},
       {"a: 9223372036854775808", [](const Value& r) { (void)r["a"].integer(); }, "a: must be a whole number"},
       {"a: 7", [](const Value& r) { (void)r["a"].integer_in(1, 6); }, "a: must be within 1 and 6, not 7"},
       {"a: 'true'", [](const Value& r) { (void)r["a"].flag(); }, "a: must be true or false"},
@@ -91,6 +103,15 @@ TEST(Reader, RefusesValuesOfAnotherType) {
     const auto done = tree->finish();
     ASSERT_FALSE(done) << c.text;
     EXPECT_THAT(done.error().text(), HasSubstr(c.said)) << c.text;
+  }
+}
+
+TEST(Reader, TakesTextsThatOnlyLookLikeNumbers) {
+  for (const char* text :
+       {"1g.5gb", "13.0.1", "inf", "nan", "0x", "0xg", "-a", "+a", "'910'", "\"true\"", "tRue", "12 GB"}) {
+    const auto tree = parsed(fmt::format("a: {}", text));
+    EXPECT_NE(tree->root()["a"].text(), "") << text;
+    EXPECT_TRUE(tree->finish()) << text;
   }
 }
 

@@ -44,6 +44,9 @@ class Folder {
   Folder() : path_(testing::TempDir() + "/heddle-catalog-" + std::to_string(getpid())) {
     EXPECT_TRUE(make_directories(path_ + "/nvidia", 0755));
     EXPECT_TRUE(write_file_atomic(path_ + "/nvidia/hardware.yaml", kNewModel, 0644));
+    // As in a ConfigMap that is mounted whole.
+    EXPECT_TRUE(make_directories(path_ + "/..data", 0755));
+    EXPECT_TRUE(write_file_atomic(path_ + "/..data/hardware.yaml", "vendor: other", 0644));
   }
   ~Folder() { (void)remove_tree(path_); }
   [[nodiscard]] const std::string& path() const { return path_; }
