@@ -177,7 +177,7 @@ spec: {hard: {pods: 3, requests.nvidia.com/gpu: 4, limits.nvidia.com/gpumem: 300
   ASSERT_TRUE(out) << out.error().text();
   EXPECT_THAT(out->explanations, testing::ElementsAre(HasSubstr("requests.nvidia.com/gpu: kept by Heddle"),
                                                       HasSubstr("limits.nvidia.com/gpumem: kept by Heddle"),
-                                                      HasSubstr("requests.enflame.com/drs-gcu: no longer holds")));
+                                                      HasSubstr("requests.enflame.com/drs-gcu: kept by Heddle")));
   EXPECT_EQ(Json::parse(out->list_json)["items"].size(), 1U);
 }
 

@@ -190,6 +190,10 @@ TEST(Quota, EachVendorsKeysCountItsOwnDevices) {
                         {"requests.aws.amazon.com/neuroncore", "aws", {2, 0, 0, 0}, 4},
                         {"requests.huawei.com/Ascend910B4", "ascend/910B4,Ascend910B4", {3, 0, 0, 0}, 3},
                         {"requests.huawei.com/Ascend910B4-1", "ascend/910B4,Ascend910B4", {3, 0, 0, 0}, 0},
+                        {"requests.enflame.com/drs-gcu", "enflame#3g", {2, 0, 0, 0}, 6},
+                        {"requests.enflame.com/drs-gcu", "enflame", {2, 0, 0, 0}, 0},
+                        {"requests.enflame.com/drs-gcu", "nvidia#3g", {2, 0, 0, 0}, 0},
+                        {"requests.enflame.com/gcu", "enflame#3g", {2, 0, 0, 0}, 0},
                         {"limits.nvidia.com/gpumem-percentage", "nvidia", {1, 0, 0, 30}, 30}};
   for (const Case& c : cases) {
     QuotaTable table(rules());

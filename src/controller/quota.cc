@@ -19,6 +19,7 @@ using Json = nlohmann::json;
 int64_t amount(const Amounts& amounts, dialects::Measure::Of of) {
   switch (of) {
     case dialects::Measure::Of::kDevices:
+    case dialects::Measure::Of::kSlices:
       return amounts.devices;
     case dialects::Measure::Of::kMemory:
       return amounts.memory_mib;
@@ -31,6 +32,11 @@ int64_t amount(const Amounts& amounts, dialects::Measure::Of of) {
 }
 
 int64_t measured(const DeviceUsage& usage, const dialects::Measure& measure) {
+  if (measure.of == dialects::Measure::Of::kSlices) {
+    int64_t sum = 0;
+    for (const auto& [kind, amounts] : usage.kinds) sum += amounts.devices * dialects::slices_of(measure, kind);
+    return sum;
+  }
   const auto it = usage.kinds.find(measure.kind);
   return it == usage.kinds.end() ? 0 : dialects::measured(measure, amount(it->second, measure.of));
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "dialects/family.h"
 #include "dialects/selector.h"
@@ -49,6 +50,17 @@ int64_t measured(const Measure& measure, int64_t amount) {
   return product / measure.per + (product % measure.per == 0 ? 0 : 1);
 }
 
+int64_t slices_of(const Measure& measure, std::string_view kind) {
+  const std::string prefix = measure.kind + "#";
+  if (measure.of != Measure::Of::kSlices || !kind.starts_with(prefix)) return 0;
+  kind.remove_prefix(prefix.size());
+  int64_t slices = 0;
+  const auto* end = kind.data() + kind.size();
+  const auto parsed = std::from_chars(kind.data(), end, slices);
+  const bool whole = parsed.ec == std::errc() && std::string_view(parsed.ptr, end) == "g";
+  return whole ? std::max<int64_t>(slices, 0) : 0;
+}
+
 std::optional<Measure> measure_of(const catalog::Requests& rules, std::string_view key) {
   for (const std::string_view prefix : {"requests.", "limits."}) {
     if (key.starts_with(prefix)) {
@@ -67,8 +79,12 @@ std::optional<Measure> measure_of(const catalog::Requests& rules, std::string_vi
     }
     return std::nullopt;
   }
-  if (owner.family == nullptr || owner.family->count_is_slices) return std::nullopt;
+  if (owner.family == nullptr) return std::nullopt;
   const catalog::Family& family = *owner.family;
+  if (family.count_is_slices) {
+    if (!has(family.count, key)) return std::nullopt;
+    return Measure{family.vendor, Measure::Of::kSlices, 1, 1};
+  }
   Measure out{kind_name(family.vendor, family.models.empty() ? family.model_prefixes : family.models, ""),
               Measure::Of::kDevices, 1, 1};
   if (has(family.count, key)) {

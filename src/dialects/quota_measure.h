@@ -16,7 +16,9 @@ namespace heddle::dialects {
 std::string device_kind(const model::DeviceSubRequest& request);
 
 struct Measure {
-  enum class Of { kDevices, kMemory, kCores, kPercent };
+  // kSlices: of hard partitions, whose size in slices of a card is their profile's number ("3g"); kind is the vendor,
+  // and all its profiles count.
+  enum class Of { kDevices, kMemory, kCores, kPercent, kSlices };
   std::string kind;
   Of of = Of::kDevices;
   // The key's number for an amount (devices, MiB, percent): amount x times / per, rounded up.
@@ -25,6 +27,8 @@ struct Measure {
   friend bool operator==(const Measure&, const Measure&) = default;
 };
 [[nodiscard]] int64_t measured(const Measure& measure, int64_t amount);
+// Of one partition of that kind, for a measure of slices; 0: it does not count them.
+[[nodiscard]] int64_t slices_of(const Measure& measure, std::string_view kind);
 
 // key: as in spec.hard, "requests.nvidia.com/gpu". Nothing for keys that no translation takes away.
 std::optional<Measure> measure_of(const catalog::Requests& rules, std::string_view key);
