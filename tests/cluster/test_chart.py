@@ -14,7 +14,20 @@ def test_lint(cluster):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+ACME = """vendor: acme
+title: Acme
+sources: [x]
+domains: [{prefix: acme.example/}, {prefix: shared.example/, starts: [Acme-]}]
+families:
+  - {id: gpu, dialect: plugin, noun: Acme GPU, request: gpu, count: acme.example/gpu}
+"""
+
+
 @pytest.mark.parametrize("values, complaint", [
+    ({"catalog": {"acme": "vendor: ["}}, "catalog.acme"),
+    ({"catalog": {"acme": ACME.replace("vendor: acme", "vendor: other")}}, "its text is of the vendor other"),
+    ({"catalog": {"acme": ACME.replace("acme.example/}", "acme.example}")}}, "no domain that ends with /"),
+    ({"catalog": {"Acme'": ACME}}, "catalog"),
     ({"agent": {"policy": "kill"}}, "policy"),
     ({"agent": {"stateDir": "relative"}}, "stateDir"),
     ({"controller": {"replicas": 0}}, "replicas"),
@@ -33,8 +46,23 @@ def test_older_clusters_are_refused(cluster):
     assert done.returncode != 0 and "1.36" in done.stderr
 
 
+def test_an_administrators_vendor(cluster):
+    """It has a class, its names pass the webhook, and the controller reads its file, in a folder of its name."""
+    found = {(body["kind"], body["metadata"]["name"]): body for body in render(cluster.bin, {"catalog": {"acme": ACME}})}
+    assert ("DeviceClass", "heddle-acme") in found and ("DeviceClass", "heddle-nvidia") in found
+    condition = found["MutatingWebhookConfiguration", "heddle"]["webhooks"][0]["matchConditions"][0]["expression"]
+    assert "|acme\\.example/|shared\\.example/acme-)" in condition
+    classes = found["ValidatingWebhookConfiguration", "heddle"]["webhooks"][2]["matchConditions"][0]["expression"]
+    assert "'heddle-acme'" in classes and "'heddle-amd'" in classes
+    pod = found["Deployment", "heddle-controller"]["spec"]["template"]["spec"]
+    assert "--catalog=/etc/heddle/catalog" in pod["containers"][0]["args"]
+    assert pod["volumes"][0]["configMap"]["items"] == [{"key": "acme", "path": "acme/requests.yaml"}]
+    assert found["ConfigMap", "heddle-catalog"]["data"] == {"acme": ACME}
+
+
 @pytest.mark.parametrize("values", [
     {},
+    {"catalog": {"acme": ACME}},
     {"webhook": {"url": "https://127.0.0.1:9443/"}, "metrics": {"services": False}},
     {"controller": {"hostNetwork": True, "podDisruptionBudget": False, "extraArgs": ["--a=b"], "extraEnv": [
         {"name": "A", "value": "b"}], "nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "affinity": {

@@ -29,9 +29,39 @@ system:serviceaccount:{{ .Release.Namespace }}:heddle-agent
 [{{ range $i, $v := . }}{{ if $i }}, {{ end }}'{{ $v }}'{{ end }}]
 {{- end -}}
 
+{{/* The vendor words that have a class of their own, as JSON: the catalogue's and the administrator's. */}}
+{{- define "heddle.vendors" -}}
+{{- $own := list "amd" "ascend" "aws" "biren" "cambricon" "enflame" "google" "habana" "hygon" "iluvatar" "intel" "kunlun" "metax" "mthreads" "nvidia" "thead" "vastai" -}}
+{{- concat $own (keys .Values.catalog | sortAlpha) | uniq | toJson -}}
+{{- end -}}
+
+{{/* The classes that the chart makes, as a CEL list. */}}
+{{- define "heddle.classNames" -}}
+{{- $names := list "heddle" -}}
+{{- range include "heddle.vendors" . | fromJsonArray }}{{ $names = append $names (printf "heddle-%s" .) }}{{ end -}}
+{{- include "heddle.celList" $names -}}
+{{- end -}}
+
+{{/* How the names that pods may ask by begin, as JSON. A vendor of the administrator says its own in `domains`. */}}
+{{- define "heddle.prefixes" -}}
+{{- $prefixes := .Values.webhook.resourcePrefixes -}}
+{{- range $vendor, $text := .Values.catalog -}}
+{{- $file := fromYaml $text -}}
+{{- if hasKey $file "Error" }}{{ fail (printf "catalog.%s: %s" $vendor $file.Error) }}{{ end -}}
+{{- if ne (toString $file.vendor) $vendor }}{{ fail (printf "catalog.%s: its text is of the vendor %v" $vendor $file.vendor) }}{{ end -}}
+{{- range $domain := $file.domains -}}
+{{- if not (regexMatch "^[a-z0-9.-]+/$" (toString $domain.prefix)) }}{{ fail (printf "catalog.%s: domains: %v is no domain that ends with /, such as acme.example/" $vendor $domain.prefix) }}{{ end -}}
+{{- range $start := $domain.starts | default (list "") -}}
+{{- $prefixes = append $prefixes (printf "%s%s" $domain.prefix (lower $start)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $prefixes | uniq | toJson -}}
+{{- end -}}
+
 {{/* A CEL regular expression, compiled once, for names that begin like one of ours, in any case. */}}
 {{- define "heddle.ourKeys" -}}
-r'(?i)^({{ range $i, $p := .Values.webhook.resourcePrefixes }}{{ if $i }}|{{ end }}{{ regexQuoteMeta $p }}{{ end }})'
+r'(?i)^({{ range $i, $p := include "heddle.prefixes" . | fromJsonArray }}{{ if $i }}|{{ end }}{{ regexQuoteMeta $p }}{{ end }})'
 {{- end -}}
 
 {{/* True for pods that name a translated resource. */}}
