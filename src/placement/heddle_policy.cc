@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kHoleWeight = 8;
 constexpr double kBalanceWeight = 1;
+constexpr double kEmptyWeight = 0.1;
 constexpr double kPressureWeight = 2;
 constexpr double kMaxPressure = 3;
 constexpr double kRoomWeight = 1.0 / 64;
@@ -142,17 +143,20 @@ int64_t HeddlePolicy::balance(int64_t cpu_milli, int64_t memory_bytes, int64_t c
   const double cpu = std::max(1.0, static_cast<double>(cpu_milli) * milli_per_cpu_);
   const double memory = std::max(1.0, static_cast<double>(memory_bytes) * milli_per_byte_);
   const double cards = static_cast<double>(card_milli);
-  // 1 / (a/x + b/y + c/z) with one division.
-  const double bottom = kCardPart * cpu * memory + kCpuPart * cards * memory + kMemoryPart * cards * cpu;
-  return rounded(kBalanceWeight * kScale * cards * cpu * memory / bottom);
+  // (a/x^2 + b/y^2 + c/z^2)^(-1/2) with one division.
+  const auto square = [](double value) { return value * value; };
+  const double bottom =
+      kCardPart * square(cpu * memory) + kCpuPart * square(cards * memory) + kMemoryPart * square(cards * cpu);
+  return rounded(kBalanceWeight * kScale * cards * cpu * memory / std::sqrt(bottom));
 }
 
 int64_t HeddlePolicy::fragmentation(Fragmentation::Room room, const uint16_t* cards, int count, int64_t total) const {
   return rounded(static_cast<double>(fragmentation_.weighted(room, cards, count, total)) * fragmentation_scale_);
 }
 
-int64_t HeddlePolicy::worth(const StateView& state) const {
-  int64_t sum = 0;
+int64_t HeddlePolicy::worth(const StateView& state, int64_t total) const {
+  const auto free = static_cast<double>(total);
+  int64_t sum = rounded(kEmptyWeight * kScale * free * free / (2.0 * kWholeCard * state.count));
   for (int i = 0; i < state.count; ++i) sum += worth_[state.cards[i]];
   const int idle = idle_cards(state);
   for (const RoomDemand& demand : room_demand_) {
@@ -168,7 +172,7 @@ int64_t HeddlePolicy::value(const StateView& state) {
   for (int i = 0; i < state.count; ++i) total += state.cards[i];
   if (total == 0) return 0;
   const auto room = fragmentation_.room(state.kind, state.cpu_milli, state.memory_bytes);
-  return fragmentation(room, state.cards, state.count, total) - worth(state) -
+  return fragmentation(room, state.cards, state.count, total) - worth(state, total) -
          balance(state.cpu_milli, state.memory_bytes, total);
 }
 
@@ -183,7 +187,7 @@ Way HeddlePolicy::cheapest(const StateView& state, int64_t value, const Request&
   const auto room = fragmentation_.room(state.kind, after.cpu_milli, after.memory_bytes);
   const int64_t common = value + balance(after.cpu_milli, after.memory_bytes, total);
   const auto cost = [&] {
-    return to_cost(fragmentation(room, after.cards, after.count, total) - worth(after) - common);
+    return to_cost(fragmentation(room, after.cards, after.count, total) - worth(after, total) - common);
   };
   if (request.cards == 0) return {cost(), 0};
   Way best;

@@ -1,6 +1,6 @@
 // The default policy. With s a node before and s' after a placement, k its kind:
 //
-//   cost = F(s') - F(s) + 8 * (H(s) - H(s')) + R(s) - R(s') + B(s) - B(s') + 2 * L_k^2 * (milli asked)
+//   cost = F(s') - F(s) + 8 * (H(s) - H(s')) + R(s) - R(s') + B(s) - B(s') + E(s) - E(s') + 2 * L_k^2 * (milli asked)
 //
 // F: fragmentation.h. H: the worth of the holes, holes.h. L: pressure.h, levels cut at 3.
 //
@@ -12,13 +12,18 @@
 // kept when they become rare, even where pressure would push small pods into them. The ratio is followed in steps of a
 // quarter.
 //
-// B, balance: how much of the idle
-// cards can be used at the mix's ratio of CPU and memory to cards, a weighted harmonic mean
-//   B(s) = 1 / (0.7 / cards + 0.2 / max(1, cpu / kc) + 0.1 / max(1, memory / km)), 0 without idle cards
+// B, balance: how much of the idle cards can be used at the mix's ratio of CPU and memory to cards, a weighted mean
+// that is close to the scarcest of them
+//   B(s) = (0.7 / cards^2 + 0.2 / max(1, cpu / kc)^2 + 0.1 / max(1, memory / km)^2)^(-1/2), 0 without idle cards
 // with kc = 0.7 * (CPU asked) / (card milli asked) in the mix, km the same with memory. So CPU costs most where idle
-// cards per idle CPU are many, and nothing where all cards are taken. Where nobody asks for cards kc and
-// km are the fleet's own ratios. Before anything is known of the mix, the cost is that of best fit: on a small fleet
-// that is most of its life.
+// cards per idle CPU are many, and nothing where all cards are taken. Where CPU and memory are plenty B must not tell
+// nodes apart: a mean with less of an edge (harmonic) makes a card of an emptier node cheaper there, work spreads over
+// the fleet, and no node is ever whole again. Where nobody asks for cards kc and km are the fleet's own ratios.
+//
+// E, emptiness: (free milli)^2 / (20 * milli of all cards), so that a milli costs a tenth of the part of its node that
+// is free. That decides where nothing above does: the emptier node is the one that departures will make whole.
+//
+// Before anything is known of the mix, the cost is that of best fit: on a small fleet that is most of its life.
 #pragma once
 
 #include <array>
@@ -45,8 +50,8 @@ class HeddlePolicy final : public Policy {
 
  private:
   [[nodiscard]] int64_t fragmentation(Fragmentation::Room room, const uint16_t* cards, int count, int64_t total) const;
-  // 8 * H + R in cost units.
-  [[nodiscard]] int64_t worth(const StateView& state) const;
+  // 8 * H + R + E in cost units. total: free milli.
+  [[nodiscard]] int64_t worth(const StateView& state, int64_t total) const;
 
   // While nothing is known of the mix.
   std::unique_ptr<Policy> best_fit_ = make_policy(PolicyName::kBestFit);

@@ -16,7 +16,7 @@ Node node(int64_t cpu, std::vector<uint16_t> cards, Kind kind = 0) {
   return {cpu, 100 * kGib, std::move(cards), kind};
 }
 
-TEST(HeddlePolicy, BalanceIsAWeightedHarmonicMean) {
+TEST(HeddlePolicy, BalanceIsCloseToTheScarcest) {
   // The mix asks for 2 CPU and 10 GiB a card: kc is 0.7 * 2000 / 1000, km 0.7 * 10 GiB / 1000.
   const Mix mix{{{{2000, 10 * kGib, 1, 1000, {}}, 4}}, 4};
   HeddlePolicy policy;
@@ -26,11 +26,23 @@ TEST(HeddlePolicy, BalanceIsAWeightedHarmonicMean) {
   const double km = 0.7 * static_cast<double>(10 * kGib) / 1000;
   for (const auto& [cpu, memory, cards] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{
            {16000, 64 * kGib, 8000}, {1000, 64 * kGib, 8000}, {0, 0, 1000}, {64000, 1 * kGib, 100}}) {
-    const double expected = 1 / (0.7 / static_cast<double>(cards) + 0.2 / std::max(1.0, static_cast<double>(cpu) / kc) +
-                                 0.1 / std::max(1.0, static_cast<double>(memory) / km));
+    const double expected = 1 / std::sqrt(0.7 / std::pow(static_cast<double>(cards), 2) +
+                                          0.2 / std::pow(std::max(1.0, static_cast<double>(cpu) / kc), 2) +
+                                          0.1 / std::pow(std::max(1.0, static_cast<double>(memory) / km), 2));
     EXPECT_NEAR(static_cast<double>(policy.balance(cpu, memory, cards)) / HeddlePolicy::kScale, expected, 0.01) << cpu;
   }
   EXPECT_EQ(policy.balance(1000, kGib, 0), 0);
+}
+
+// Where CPU is plenty and the mix needs whole boxes, a card is taken where most are taken: the other node is the one
+// that will be whole again.
+TEST(HeddlePolicy, OfEqualPlacesTheFullerNodeIsTaken) {
+  const Mix mix{{{{1000, kGib, 8, 1000, {}}, 1}, {{1000, kGib, 1, 1000, {}}, 3}}, 4};
+  Placer placer({PolicyName::kHeddle, mix, 0});
+  ASSERT_TRUE(placer.nodes().add(node(200'000, {0, 1000, 1000, 1000, 1000, 1000, 1000, 1000})));
+  ASSERT_TRUE(placer.nodes().add(node(196'000, {0, 0, 0, 0, 0, 1000, 1000, 1000})));
+  const RequestId id = placer.intern({1000, kGib, 1, 1000, {}});
+  EXPECT_EQ(placer.choose(id)->node, 1U);
 }
 
 TEST(HeddlePolicy, RoomsAreWorthMoreWhenTheyAreRare) {

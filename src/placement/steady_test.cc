@@ -49,6 +49,28 @@ TEST(Steady, TheSameSeedGivesTheSameResult) {
   EXPECT_EQ(first->decisions, second->decisions);
 }
 
+// Boxes and single cards on a fleet with CPU to spare. Where single cards are not kept together no box is whole again;
+// best fit keeps them together.
+TEST(Steady, DoesNotLoseToBestFitWhereBoxesMustBecomeWholeAgain) {
+  std::string nodes = "sn,cpu_milli,memory_mib,gpu,model\n";
+  for (int i = 0; i < 30; ++i) nodes += "n" + std::to_string(i) + ",192000,1572864,8,910B\n";
+  std::string pods = kHeader;
+  for (int i = 0; i < 60; ++i) {
+    const int cards = i % 3 == 0 ? 8 : i % 3;
+    pods += "p" + std::to_string(i) + "," + std::to_string(cards * (2 + i % 7) * 1000) + "," +
+            std::to_string(cards * (8 + i % 11) * 1024) + "," + std::to_string(cards) + ",1000,0," +
+            std::to_string(120 + i * 60) + "\n";
+  }
+  const auto trace = parse_trace({"n", nodes}, {"p", pods});
+  ASSERT_TRUE(trace);
+  const SteadyOptions options{105, 6'000, 3'600, 7};
+  const auto ours = run_steady(*trace, {PolicyName::kHeddle, std::nullopt, 1}, options);
+  const auto best_fit = run_steady(*trace, {PolicyName::kBestFit, std::nullopt, 1}, options);
+  ASSERT_TRUE(ours && best_fit);
+  EXPECT_GT(best_fit->allocated_percent, 99);
+  EXPECT_GT(ours->allocated_percent, 99);
+}
+
 TEST(Steady, RefusesATraceWithoutTimes) {
   const auto trace = parse_trace({"n", kNodes}, {"p", "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,1,1,1,3\n"});
   ASSERT_TRUE(trace);
