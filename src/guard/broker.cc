@@ -11,6 +11,11 @@ constexpr double kLeast = 0.01;
 constexpr double kMost = 1.5;
 constexpr double kLeastStep = 0.25;  // what one audit may find at the most: a burst of the vendor's rounding is no law
 constexpr double kMostStep = 4;
+constexpr double kBeyond = 0.04;  // of the card's time beyond what was told: more than bursts and the vendor's rounding
+constexpr double kWeight = 0.3;
+// Audits for which the word of one that used too much does not lower its factor; each time twice as many.
+constexpr int kSentence = 20;
+constexpr int kLongestSentence = 20000;
 constexpr double kTooLittle = 0.005;  // of the time between two audits: nothing to be learned from
 
 }  // namespace
@@ -27,9 +32,23 @@ void CardBroker::audit(Audit& one, const TenantView& tenant) {
   if (known && window < kAudit) return;
   const auto charged = static_cast<double>(tenant.charged_ns) - static_cast<double>(one.charged_ns);
   const auto vendor = static_cast<double>(tenant.vendor_ns) - static_cast<double>(one.vendor_ns);
-  if (known && charged > kTooLittle * static_cast<double>(window)) {
-    const double step = std::clamp(vendor / charged, kLeastStep, kMostStep);
-    one.factor = std::clamp(one.factor * std::sqrt(step), kLeast, kMost);
+  if (known) {
+    double step = 1;
+    if (charged > kTooLittle * static_cast<double>(window)) step = vendor / charged;
+    one.used_mean += kWeight * (vendor / static_cast<double>(window) - one.used_mean);
+    one.told_mean += kWeight * (one.told - one.told_mean);
+    if (one.used_mean > one.told_mean + kBeyond) {
+      step = std::max(step, one.used_mean / std::max(one.told_mean, kTooLittle));
+      if (one.distrusted == 0) one.sentence = std::min(2 * std::max(one.sentence, kSentence / 2), kLongestSentence);
+      one.distrusted = one.sentence;
+    } else if (one.distrusted > 0) {
+      --one.distrusted;
+      step = std::max(step, 1.0);
+    }
+    one.factor = std::clamp(one.factor * std::sqrt(std::clamp(step, kLeastStep, kMostStep)), kLeast, kMost);
+    one.told = 0;
+  } else {
+    one.told_mean = std::max(one.told, tenant.share);
   }
   one.charged_ns = tenant.charged_ns;
   one.vendor_ns = tenant.vendor_ns;
@@ -97,6 +116,10 @@ std::vector<TenantHint> CardBroker::tick(int64_t now_ns, const std::vector<Tenan
     audits[tenant.id] = audit;
   }
   leave_the_rest(now_ns, tenants, hints);
+  for (size_t i = 0; i < tenants.size(); ++i) {
+    double& told = audits[tenants[i].id].told;
+    told = std::max(told, hints[i].rate);
+  }
   audits_ = std::move(audits);
   return hints;
 }

@@ -5,11 +5,13 @@
 // The law: of the active tenants (they asked within kActive) those of the best priority share among themselves, in
 // proportion to their own shares, what the idle ones leave; nobody has less than its own share, and what was granted to
 // nobody is lent to nobody. Measured intervals count with the factor k that brings what a tenant's clock was charged
-// with to what the vendor saw, one step every kAudit: k <- k * (vendor / charged)^(1/2), bounded. Alone on the card k
-// is 1. A tenant that gives way has all of the card while nobody of better priority is active, else what those with a
-// share or without a limit leave, divided equally among the active ones that give way; less than kLeastLeft of the card
-// is nothing, so that no debt is made that outlasts the others' work. A share that is lent comes back with the next
-// tick, so after at most one tick and the borrowers' outstanding work.
+// with to what the vendor saw, one step every kAudit: k <- k * (vendor / charged)^(1/2), bounded. What a tenant says of
+// its charges may lower k, but once the vendor has seen it use more than it was told k rises, and for some time, longer
+// each time, it does not fall: nobody has more for a lie. Alone on the card k is 1. A tenant that gives way has all of
+// the card while nobody of better priority is active, else what those with a share or without a limit leave, divided
+// equally among the active ones that give way; less than kLeastLeft of the card is nothing, so that no debt is made
+// that outlasts the others' work. A share that is lent comes back with the next tick, so after at most one tick and the
+// borrowers' outstanding work.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +58,11 @@ class CardBroker {
     int64_t vendor_ns = -1;
     int64_t vendor_at_ns = 0;
     int64_t crowded_ns = 0;  // when it last shared the card with another active tenant
+    double told = 0;         // the most since the last audit
+    double told_mean = 0;    // over the last few audits, and what the vendor saw
+    double used_mean = 0;
+    int distrusted = 0;  // audits for which its word does not count
+    int sentence = 0;
   };
   static void audit(Audit& one, const TenantView& tenant);
   static void leave_the_rest(int64_t now_ns, const std::vector<TenantView>& tenants, std::vector<TenantHint>& hints);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -129,6 +130,30 @@ TEST(CardBroker, LearnsFromTheVendorWhatAnIntervalIsWorth) {
 }
 
 // The vendor tells less often than the broker ticks, and late: both accounts are compared over the same time.
+// Its limiter is honest, what it writes of its charges is not: without the vendor's word for it each interval would
+// count for next to nothing, and it would have the card.
+TEST(CardBroker, NobodyHasMoreForALie) {
+  for (const double lie : {0.0, 0.5, 3.0, 1000.0}) {
+    CardBroker broker;
+    TenantView liar = view("liar", 0.3, true);
+    TenantView other = view("other", 0.7, true);
+    double factor = 1;
+    double late = 0;
+    for (int i = 1; i <= 200; ++i) {
+      const int64_t now = kNow + i * CardBroker::kAudit;
+      const double used = std::min(1.0, 0.3 / factor);
+      const auto busy = static_cast<int64_t>(used * static_cast<double>(CardBroker::kAudit));
+      liar.vendor_ns = std::max<int64_t>(liar.vendor_ns, 0) + busy;
+      liar.charged_ns += static_cast<int64_t>(lie * static_cast<double>(busy));
+      other.vendor_ns = other.charged_ns = int64_t{i} * CardBroker::kAudit / 2;
+      liar.want_ns = other.want_ns = liar.vendor_at_ns = other.vendor_at_ns = now;
+      factor = broker.tick(now, {liar, other})[0].charge;
+      if (i > 20) late += used / 180;
+    }
+    EXPECT_LE(late, 0.3 + 0.05) << "charges written " << lie << " times";
+  }
+}
+
 TEST(CardBroker, SilenceOfTheVendorIsNoNews) {
   CardBroker broker;
   TenantView a = view("a", 0.5, true);

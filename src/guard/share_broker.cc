@@ -106,6 +106,8 @@ ShareBroker::Outcome ShareBroker::tick(int64_t now_ns, const VendorTime& vendor_
       if (!places[i].is_told() || !(views[i].may_borrow || views[i].gives_way)) continue;
       if (write_hint(places[i].tenant->limits.get(), places[i].device->index, hints[i].rate, hints[i].charge, now_ns)) {
         ++outcome.written;
+        double& most = told_[{views[i].id, uuid}];
+        most = std::max(most, hints[i].rate);
       }
     }
   }

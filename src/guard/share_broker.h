@@ -53,6 +53,10 @@ class ShareBroker {
   // True when a tick would do something: some card has several tenants, and one of them can be told.
   [[nodiscard]] bool has_work() const { return !shared_.empty(); }
 
+  // The most that each tenant was told since the last call, of the card's time, by claim and card.
+  using Told = std::map<std::pair<std::string, std::string>, double>;
+  [[nodiscard]] Told take_told() { return std::exchange(told_, {}); }
+
  private:
   struct Device {
     std::string uuid;
@@ -81,6 +85,7 @@ class ShareBroker {
   std::vector<Tenant> tenants_;
   std::map<std::string, std::vector<Place>> shared_;  // by uuid: the cards with several tenants
   std::map<std::string, CardBroker> cards_;           // likewise
+  Told told_;
 };
 
 }  // namespace heddle::guard

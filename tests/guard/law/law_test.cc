@@ -56,6 +56,20 @@ TEST(Law, AProcessThatWasSuspendedDoesNotMakeTheOthersFree) {
   }
 }
 
+TEST(Law, NobodyHasMoreForALieAboutItsCharges) {
+  for (const Work& work : {k200us, k2ms, k10us}) {
+    std::vector<Tenant> tenants = {{30, work}, {70, k2ms}};
+    tenants[0].lies = 100;
+    RunOptions options;
+    options.warm_up_s = 15;
+    const Outcome got = run(tenants, options);
+    std::printf("a liar of 30 with kernels of %.0f us: %.1f %%, the other of 70: %.1f %%\n", work.kernel_us,
+                got.percent[0], got.percent[1]);
+    EXPECT_LE(got.percent[0], 36);
+    EXPECT_GE(got.percent[1], 58);
+  }
+}
+
 // Time in which a process does nothing is not charged to it, however long its last interval was left open.
 TEST(Law, RestingCostsNothing) {
   Work work = k200us;

@@ -282,8 +282,8 @@ void tell_tenants(CardBroker& broker, const std::vector<Tenant>& tenants, const 
     const bool unlimited = tenants[i].percent >= 100 && !tenants[i].gives_way;
     const bool shares = !unlimited && !tenants[i].gives_way;
     views.push_back({std::to_string(i), shares ? tenants[i].percent / 100 : 0, options.lending && shares, usage.want_ns,
-                     usage.charged_ns, account.vendor_ns, world->now, tenants[i].priority, tenants[i].gives_way,
-                     unlimited});
+                     usage.charged_ns * tenants[i].lies, account.vendor_ns, world->now, tenants[i].priority,
+                     tenants[i].gives_way, unlimited});
   }
   const auto hints = broker.tick(world->now, views);
   for (size_t i = 0; i < tenants.size(); ++i) {

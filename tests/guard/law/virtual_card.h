@@ -31,6 +31,7 @@ struct Tenant {
   bool strict = false;  // the agent's hints do not count
   int priority = 0;
   bool gives_way = false;  // instead of a percentage
+  int64_t lies = 1;        // so many times what it was charged is what it writes
 };
 
 struct CardShape {
