@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <condition_variable>
 #include <future>
 #include <latch>
@@ -222,21 +223,33 @@ class Agent {
     std::erase_if(in_use_, [](const auto& entry) { return entry.second.empty(); });
   }
 
+  static std::string describe(const Finding& finding) {
+    const std::string process = fmt::format("process {} ({})", finding.process.pid, finding.process.command);
+    switch (finding.kind) {
+      case Finding::Kind::kUngranted:
+        return fmt::format("{} uses card {} without a grant", process, finding.card_uuid);
+      case Finding::Kind::kBeyondGrant:
+        return fmt::format("{} and its pod use more of card {} than the {} MiB that were granted", process,
+                           finding.card_uuid, finding.granted_bytes >> 20);
+      case Finding::Kind::kBeyondShare:
+        return fmt::format(
+            "{} and its pod had {} % of the time of card {}, by the vendor's account, where {} % were theirs", process,
+            finding.used_percent, finding.card_uuid, finding.share_percent);
+    }
+    return process;
+  }
+
   void report(const Finding& finding, const NodeState& state) {
     ++findings_total_;
-    const bool ungranted = finding.kind == Finding::Kind::kUngranted;
-    const std::string what =
-        ungranted
-            ? fmt::format("process {} ({}) uses card {} without a grant", finding.process.pid, finding.process.command,
-                          finding.card_uuid)
-            : fmt::format("process {} ({}) and its pod use more of card {} than the {} MiB that were granted",
-                          finding.process.pid, finding.process.command, finding.card_uuid, finding.granted_bytes >> 20);
+    const bool beyond_share = finding.kind == Finding::Kind::kBeyondShare;
+    const std::string what = describe(finding);
     const std::string message = what + (finding.ended ? "; it was ended" : "");
     log_.warning(message, {{"pid", finding.process.pid},
                            {"pod", finding.process.owner},
                            {"card", finding.card_uuid},
                            {"ended", finding.ended}});
-    const std::string reason = finding.ended ? "HeddleProcessEnded" : "HeddleUngrantedProcess";
+    const std::string reason =
+        finding.ended ? "HeddleProcessEnded" : (beyond_share ? "HeddleComputeOveruse" : "HeddleUngrantedProcess");
     const auto pod = state.pods.find(finding.process.owner);
     if (pod != state.pods.end()) {
       events_.on_pod(pod->second, reason, message);
@@ -314,8 +327,34 @@ class Agent {
     return result;
   }
 
+  // What was found by the vendor's account of device time; of lending's thread. A process is ended where the policy
+  // says so and it has gone on for long: a running kernel cannot be stopped, and a long one is paid back.
+  void note_overuse(const std::vector<Overuse>& found) {
+    const NodeState state = view_->state();
+    std::vector<Finding> now;
+    std::set<std::pair<std::string, std::string>> seen;
+    for (const Overuse& one : found) {
+      const std::pair key(one.claim, one.card_uuid);
+      const std::optional<ProcessIdentity> process = identify(one.pid);
+      if (!process && overuse_told_.contains(key)) seen.insert(key);  // between two of its bursts
+      if (!process) continue;
+      Finding finding{Finding::Kind::kBeyondShare, *process, one.card_uuid, -1, 0, false, 0, 0};
+      finding.used_percent = std::lround(one.used * 100);
+      finding.share_percent = std::lround(one.allowed * 100);
+      if (one.lasting && options_.supervisor.policy == Policy::kEnforce) {
+        finding.ended = end_process(options_.proc, *process);
+        if (finding.ended) ++ended_total_;
+      }
+      if (finding.ended || !overuse_told_.contains(key)) report(finding, state);
+      seen.insert(key);
+      now.push_back(std::move(finding));
+    }
+    overuse_told_ = std::move(seen);
+    const std::lock_guard lock(mutex_);
+    overuse_ = std::move(now);
+  }
+
   void start_lending() {
-    if (options_.strict_shares) return;
     LendingPorts ports;
     ports.claims = [this] { return lent_claims(); };
     ports.times = [this] { return source_.times(); };
@@ -323,7 +362,9 @@ class Agent {
       const std::optional<ProcessIdentity> process = identify(pid);
       return process ? std::optional(process->owner) : std::nullopt;
     };
-    lending_ = std::make_unique<Lending>(std::move(ports), clock_);
+    ports.overuse = [this](const std::vector<Overuse>& found) { note_overuse(found); };
+    const LendingMode mode = options_.strict_shares ? LendingMode::kWatch : LendingMode::kLend;
+    lending_ = std::make_unique<Lending>(std::move(ports), clock_, mode);
   }
 
   std::vector<LentClaim> lent_claims() const {
@@ -331,7 +372,12 @@ class Agent {
     std::vector<LentClaim> claims;
     for (const ClaimRecord& record : preparer_->records()) {
       LentClaim claim{{record.uid, preparer_->limits_file(record), preparer_->usage_file(record)}, {}, {}};
-      for (const GrantedDevice& device : record.devices) claim.cards.push_back(device.card_uuid);
+      for (const GrantedDevice& device : plan_folder(record).devices) {
+        claim.cards.push_back(device.card_uuid);
+        const bool gives_way = device.cores == 0 && device.priority > 0;
+        if (device.cores >= 100 || (device.cores == 0 && !gives_way)) continue;
+        claim.shares[device.card_uuid] = {static_cast<double>(device.cores) / 100, gives_way};
+      }
       for (const std::string& pod : pods_of(record, state)) claim.owners.push_back(pod);
       claims.push_back(std::move(claim));
     }
@@ -433,6 +479,7 @@ class Agent {
     {
       const std::lock_guard lock(mutex_);
       input.findings = findings_;
+      input.findings.insert(input.findings.end(), overuse_.begin(), overuse_.end());
     }
     input.findings_total = findings_total_;
     input.ended_total = ended_total_;
@@ -488,6 +535,8 @@ class Agent {
   bool stopping_ = false;
   std::map<std::string, std::map<int64_t, uint64_t>> in_use_;  // card -> pid -> start time
   std::vector<Finding> findings_;
+  std::vector<Finding> overuse_;
+  std::set<std::pair<std::string, std::string>> overuse_told_;  // claim and card; of lending's thread
 };
 
 }  // namespace

@@ -36,7 +36,10 @@ TEST(ClaimTimes, AddsUpTheProcessesOfAClaim) {
   EXPECT_EQ(times.of("a", "GPU-1").at_ns, 1000);
   EXPECT_EQ(times.of("b", "GPU-1").busy_ns, 1000);
   EXPECT_EQ(times.of("a", "GPU-2").busy_ns, -1) << "its card said nothing";
+  EXPECT_EQ(times.busiest("a", "GPU-1"), 10);
   times.add({{"GPU-1", {{30, 1}}}, {"GPU-2", {}}}, claims, owner_of, 2000);
+  EXPECT_EQ(times.busiest("a", "GPU-1"), 0);
+  EXPECT_EQ(times.busiest("b", "GPU-1"), 30);
   EXPECT_EQ(times.of("a", "GPU-1").busy_ns, 157) << "it did not run";
   EXPECT_EQ(times.of("a", "GPU-1").at_ns, 2000);
   EXPECT_EQ(times.of("b", "GPU-1").busy_ns, 1001);
@@ -129,6 +132,49 @@ TEST_F(LendingTest, StartsAndEndsWithTheClaims) {
   give({a, b});
   const Lending again(ports, clock_);
   while (rate(a) != 800000) ask(a);
+}
+
+// One that uses the whole card by the vendor's account while its own file says nothing at all. What is lent is no
+// overuse, and that nothing is lent does not mean that nobody looks.
+TEST_F(LendingTest, FindsWhoIsBeyondItsShareWhateverItWrites) {
+  for (const LendingMode mode : {LendingMode::kLend, LendingMode::kWatch}) {
+    LentClaim liar = make("liar", 30);
+    LentClaim lent = make("lent", 30);
+    LentClaim idle = make("idle", 40);
+    liar.shares = {{"GPU-1", {0.3, false}}};
+    lent.shares = {{"GPU-1", {0.3, false}}};
+    lent.owners = {"pod-2"};
+    idle.owners = {"pod-3"};
+    std::mutex mutex;
+    std::vector<Overuse> found;
+    int64_t last = clock_.monotonic_nanos();
+    LendingPorts ports;
+    ports.claims = [&] { return std::vector<LentClaim>{liar, lent, idle}; };
+    ports.times = [&]() -> Result<vendors::TimesReport> {
+      const int64_t now = clock_.monotonic_nanos();
+      const int64_t time = now - last;
+      last = now;
+      return vendors::TimesReport{{"GPU-1", {{10, time * 9 / 10}, {20, time * 7 / 10}}}};
+    };
+    ports.owner_of = owner_of;
+    ports.overuse = [&](const std::vector<Overuse>& now) {
+      const std::lock_guard lock(mutex);
+      if (!now.empty()) found = now;
+    };
+    const Lending lending(ports, clock_, mode);
+    const size_t expected = mode == LendingMode::kLend ? 1 : 2;
+    for (bool done = false; !done;) {
+      ask(lent);
+      const std::lock_guard lock(mutex);
+      done = found.size() == expected;
+    }
+    const std::lock_guard lock(mutex);
+    EXPECT_EQ(found[0].claim, "liar");
+    EXPECT_EQ(found[0].pid, 10);
+    EXPECT_NEAR(found[0].used, 0.9, 0.05);
+    EXPECT_NEAR(found[0].allowed, 0.3, 0.01);
+    EXPECT_EQ(rate(liar), mode == LendingMode::kLend ? 300000 : -1) << "it never asked";
+  }
 }
 
 }  // namespace

@@ -105,11 +105,11 @@ std::string metrics_text(const MetricsInput& input) {
   write_cards(text, all_cards(input.vendors));
   write_claims(text, input.claims);
   write_charges(text, input);
-  int64_t ungranted = 0;
-  for (const Finding& finding : input.findings) ungranted += finding.kind == Finding::Kind::kUngranted ? 1 : 0;
+  const auto count = [&](Finding::Kind kind) { return std::ranges::count(input.findings, kind, &Finding::kind); };
   text.family("heddle_agent_ungranted_processes", "gauge", "Processes on a card outside what was granted, now.");
-  text.sample({{"reason", "ungranted"}}, ungranted);
-  text.sample({{"reason", "beyond_grant"}}, static_cast<int64_t>(input.findings.size()) - ungranted);
+  text.sample({{"reason", "ungranted"}}, count(Finding::Kind::kUngranted));
+  text.sample({{"reason", "beyond_grant"}}, count(Finding::Kind::kBeyondGrant));
+  text.sample({{"reason", "beyond_share"}}, count(Finding::Kind::kBeyondShare));
   text.single("heddle_agent_ungranted_processes_total", "counter", "Such processes found since the start.",
               input.findings_total);
   text.single("heddle_agent_processes_ended_total", "counter", "Processes ended by the policy.", input.ended_total);

@@ -1,5 +1,6 @@
 // Supervision from outside: every process that the vendor sees on a card must be within a grant. A process without one
-// escaped the way of allocation; one far beyond its grant escaped the guard.
+// escaped the way of allocation; one far beyond its grant escaped the guard. (Use of the card's time beyond a share is
+// found in compute_audit.h.)
 #pragma once
 
 #include <cstdint>
@@ -32,13 +33,16 @@ struct Grant {
 };
 
 struct Finding {
-  enum class Kind { kUngranted, kBeyondGrant };
+  enum class Kind { kUngranted, kBeyondGrant, kBeyondShare };
   Kind kind = Kind::kUngranted;
   ProcessIdentity process;
   std::string card_uuid;
   int64_t memory_bytes = 0;   // of the process, -1: not known
   int64_t granted_bytes = 0;  // to its owner on this card
   bool ended = false;         // by the policy
+  int64_t used_percent =
+      0;  // of the card's time by its owner, and what it may use: where the finding is beyond its share
+  int64_t share_percent = 0;
 };
 
 struct CardProcesses {

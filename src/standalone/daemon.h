@@ -11,7 +11,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -137,6 +139,8 @@ class Daemon {
 
   // For the lending of shares: the jobs that have one, and whose job a process is of.
   std::vector<agent::LentClaim> lent_claims();
+  // Says in the log, once, which jobs have more of a card's time than their share.
+  void note_overuse(const std::vector<agent::Overuse>& found);
   std::optional<std::string> job_of(int64_t pid);
 
   // Nothing is accepted any more; run() returns when the last job has ended. With kIfIdle and live jobs: no change, and
@@ -201,6 +205,7 @@ class Daemon {
   std::string trouble_;
   std::map<int64_t, std::string> job_of_process_;  // of the look under way
   agent::Supervisor supervisor_;
+  std::set<std::pair<std::string, std::string>> overuse_told_;  // job and card: said once
   bool shutting_down_ = false;
   std::atomic<bool> stopped_ = false;
 };

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "standalone/daemon.h"
 #include "standalone/grants.h"
@@ -96,10 +97,31 @@ std::vector<agent::LentClaim> Daemon::lent_claims() {
     if (job.state != JobState::kRunning) continue;
     const std::string folder = guard_folder(job);
     agent::LentClaim claim{{job.uid, guard_limits_file(folder), guard_usage_file(folder)}, {}, {job.uid}};
-    for (const auto& share : card_shares(machine_, job)) claim.cards.push_back(share.uuid);
+    for (const auto& share : card_shares(machine_, job)) {
+      claim.cards.push_back(share.uuid);
+      const bool gives_way = share.cores == 0 && job.request.priority < 0;
+      if (share.whole || share.cores >= 100 || (share.cores == 0 && !gives_way)) continue;
+      claim.shares[share.uuid] = {static_cast<double>(share.cores) / 100, gives_way};
+    }
     claims.push_back(std::move(claim));
   }
   return claims;
+}
+
+void Daemon::note_overuse(const std::vector<agent::Overuse>& found) {
+  std::set<std::pair<std::string, std::string>> now;
+  const std::lock_guard lock(mutex_);
+  for (const auto& one : found) {
+    now.emplace(one.claim, one.card_uuid);
+    if (overuse_told_.contains({one.claim, one.card_uuid})) continue;
+    log_.warning("a job has more of a card's time than its share, by the driver's account",
+                 {{"job", one.claim},
+                  {"pid", one.pid},
+                  {"card", one.card_uuid},
+                  {"percent", std::lround(one.used * 100)},
+                  {"share", std::lround(one.allowed * 100)}});
+  }
+  overuse_told_ = std::move(now);
 }
 
 std::optional<std::string> Daemon::job_of(int64_t pid) {

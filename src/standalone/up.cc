@@ -108,12 +108,13 @@ Result<Server> start_page(Daemon& daemon, const UpOptions& options, const Logger
 }
 
 std::unique_ptr<agent::Lending> start_lending(const std::shared_ptr<vendors::CardSource>& source, Daemon& daemon,
-                                              const Clock& clock) {
+                                              const Clock& clock, agent::LendingMode mode) {
   agent::LendingPorts ports;
   ports.claims = [&daemon] { return daemon.lent_claims(); };
   ports.times = [source] { return source->times(); };
   ports.owner_of = [&daemon](int64_t pid) { return daemon.job_of(pid); };
-  return std::make_unique<agent::Lending>(std::move(ports), clock);
+  ports.overuse = [&daemon](const std::vector<agent::Overuse>& found) { daemon.note_overuse(found); };
+  return std::make_unique<agent::Lending>(std::move(ports), clock, mode);
 }
 
 // Ends the daemon's run() when SIGTERM or SIGINT comes. The signals are blocked in all threads.
@@ -186,7 +187,8 @@ Result<void> serve(const UpOptions& options, const std::function<void(const Read
   {
     const SignalThread signals(stop_signals, *daemon);
     const CardWatch watch(report.machine.source, *daemon);
-    const auto lending = options.strict_shares ? nullptr : start_lending(report.machine.source, *daemon, clock);
+    const auto lending = start_lending(report.machine.source, *daemon, clock,
+                                       options.strict_shares ? agent::LendingMode::kWatch : agent::LendingMode::kLend);
     log.info("serving", {{"socket", paths.socket}, {"page", report.page_url}, {"cards", report.machine.cards.size()}});
     ready(report);
     ended_by_request = daemon->run() == RunEnd::kShutDown;

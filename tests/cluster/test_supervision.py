@@ -71,6 +71,21 @@ def test_a_tenant_beyond_its_grant_is_found(heddle, ns):
     assert "1000" in found["message"], found["message"]
 
 
+def test_a_tenant_beyond_its_share_of_time_is_found(heddle, ns):
+    """The same with the card's time: what the tenant's own file says of it is nothing at all."""
+    body = tenant("busy", ns, limits=objects.share(memory=1000, cores=10))
+    body["spec"]["containers"][0].update({
+        "command": ["sh", "-c", "umount /etc/ld.so.preload; exec nvsim-run alloc=100Mi launch=2ms*15000 hold"],
+        "securityContext": {"privileged": True}})
+    heddle.api.create("pods", body)
+    wait_line(heddle, ns, "busy", r"^alloc ok=1")
+    found = wait_until(lambda: f"an event; {heddle.agent.tail()}", lambda: event(
+        heddle, ns, "busy", "HeddleComputeOveruse"), 30)
+    assert "where 10 % were theirs" in found["message"], found["message"]
+    wait_until("the metric", lambda: heddle.metrics("agent")[
+        'heddle_agent_ungranted_processes{reason="beyond_share"}'] == 1, 15)
+
+
 def test_honest_tenants_are_never_reported(heddle, ns):
     heddle.api.create("pods", tenant("honest", ns, "alloc=500Mi", "launch=1ms*20", "hold", limits=objects.share(memory=1000, cores=10)))
     heddle.api.create("pods", tenant("whole", ns, "alloc=4000Mi", "hold", limits=objects.share()))
