@@ -224,7 +224,7 @@ class Agent {
   }
 
   static std::string describe(const Finding& finding) {
-    const std::string process = fmt::format("process {} ({})", finding.process.pid, finding.process.command);
+    std::string process = fmt::format("process {} ({})", finding.process.pid, finding.process.command);
     switch (finding.kind) {
       case Finding::Kind::kUngranted:
         return fmt::format("{} uses card {} without a grant", process, finding.card_uuid);
