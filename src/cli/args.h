@@ -19,6 +19,7 @@ enum class Output { kTable, kJson };
 struct UpArgs {
   standalone::UpOptions options;  // state_dir as given, maybe empty; program and guard_library are filled in later
   bool foreground = false;
+  std::string queues_file;  // "none": there are to be no queues; empty: as before
 };
 
 struct RunArgs {

@@ -200,7 +200,10 @@ TEST(Args, UpKeepsItsChoices) {
   EXPECT_EQ(args.options.page, standalone::Page::kOff);
   EXPECT_EQ(args.options.queue.starvation_bound, Duration::seconds(7200));
   EXPECT_TRUE(args.foreground);
-  args = parsed<UpArgs>({"up", "--dashboard-port", "0"});
+  EXPECT_TRUE(args.queues_file.empty());
+  args = parsed<UpArgs>({"up", "--dashboard-port", "0", "--queues", "q.yaml"});
+  EXPECT_EQ(args.queues_file, "q.yaml");
+  EXPECT_EQ(parsed<RunArgs>({"run", "--queue", "a", "--", "true"}).request.queue, "a");
   EXPECT_EQ(args.options.page, standalone::Page::kPort);
   EXPECT_EQ(args.options.page_port, 0);
 }

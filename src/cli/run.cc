@@ -116,7 +116,8 @@ class Run {
     const int64_t give_up =
         args_.timeout_seconds ? clock_.monotonic_nanos() + *args_.timeout_seconds * 1'000'000'000 : 0;
     while (job.state == standalone::JobState::kWaiting) {
-      progress_.show(fmt::format("job {} waits, place {}: {}", job.id, job.position, reasons_text(job.reasons)));
+      progress_.show(fmt::format("job {} waits, place {}{}: {}", job.id, job.position,
+                                 job.queue.empty() ? "" : " in queue " + job.queue, reasons_text(job.reasons)));
       if (const int signal = standalone::wait_for_signal(kLookMillis); signal != 0) return stop(job, 128 + signal, "");
       if (give_up != 0 && clock_.monotonic_nanos() >= give_up) {
         return stop(

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <vector>
 
 #include "cli/layout.h"
@@ -17,6 +19,7 @@ using Json = nlohmann::json;
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 constexpr size_t kBar = 24;
+constexpr std::ptrdiff_t kQueueColumn = 3;  // of jobs, where there are queues
 
 std::string mebibytes(int64_t bytes) {
   return fmt::format("{}Mi", bytes / kMebibyte);
@@ -45,6 +48,12 @@ std::string used_of(const Json& job) {
     used += share["usedBytes"].get<int64_t>();
   }
   return job.at("shares").empty() ? "-" : mebibytes(used);
+}
+
+// Empty: there are no queues.
+std::string queue_of(const Json& job) {
+  const auto queue = job.find("queue");
+  return queue != job.end() && queue->is_string() ? printable(queue->get<std::string>()) : std::string();
 }
 
 std::string where(const Json& job) {
@@ -82,26 +91,34 @@ Rows card_rows(const Json& status) {
 
 Rows job_rows(const Json& status) {
   Rows rows = {{"JOB", "NAME", "USER", "STATE", "SHARE", "CARD", "USED", "COMMAND"}};
-  for (const auto& job : status.at("jobs")) {
+  const auto& jobs = status.at("jobs");
+  const bool queues = std::any_of(jobs.begin(), jobs.end(), [](const Json& job) { return !queue_of(job).empty(); });
+  if (queues) rows.front().insert(rows.front().begin() + kQueueColumn, "QUEUE");
+  for (const auto& job : jobs) {
     const auto name = printable(job.at("name").get<std::string>());
-    rows.push_back({fmt::format("{}", job.at("id").get<int64_t>()), name.empty() ? "-" : name,
-                    job.at("owner").get<std::string>(), job.at("state").get<std::string>(),
-                    job.at("what").get<std::string>(), where(job), used_of(job), command_of(job)});
+    auto& row = rows.emplace_back(
+        std::vector<std::string>{fmt::format("{}", job.at("id").get<int64_t>()), name.empty() ? "-" : name,
+                                 job.at("owner").get<std::string>(), job.at("state").get<std::string>(),
+                                 job.at("what").get<std::string>(), where(job), used_of(job), command_of(job)});
+    if (queues) row.insert(row.begin() + kQueueColumn, queue_of(job).empty() ? "-" : queue_of(job));
   }
   return rows;
 }
 
 std::string waiting_lines(const Json& status, int width) {
-  std::vector<std::pair<int64_t, std::string>> lines;
+  std::vector<std::tuple<std::string, int64_t, std::string>> lines;
   for (const auto& job : status.at("jobs")) {
     const auto position = job.at("position").get<int64_t>();
     if (position == 0) continue;
-    lines.emplace_back(position, fmt::format("  {}. job {}: {}", position, job.at("id").get<int64_t>(), reasons(job)));
+    const std::string queue = queue_of(job);
+    lines.emplace_back(queue, position,
+                       fmt::format("  {}{}. job {}: {}", queue.empty() ? "" : queue + " ", position,
+                                   job.at("id").get<int64_t>(), reasons(job)));
   }
   if (lines.empty()) return "";
   std::sort(lines.begin(), lines.end());
   std::string out = "\nWaiting, and why:\n";
-  for (const auto& [position, line] : lines) out += cut(line, width) + "\n";
+  for (const auto& [queue, position, line] : lines) out += cut(line, width) + "\n";
   return out;
 }
 
@@ -165,6 +182,7 @@ Result<std::string> job_text(const std::string& job_json) {
     out += fmt::format("  asked for  {}\n", job.at("what").get<std::string>());
     out += fmt::format("  by         {}, at {}\n", job.at("owner").get<std::string>(), time("submittedAt"));
     out += fmt::format("  command    {}\n", command_of(job));
+    if (const std::string queue = queue_of(job); !queue.empty()) out += fmt::format("  queue      {}\n", queue);
     if (state == "waiting") {
       out += fmt::format("  place      {} in the queue\n", job.at("position").get<int64_t>());
       for (const auto& reason : job.at("reasons")) {

@@ -38,6 +38,18 @@ TEST(StatusTable, SaysWhoHasWhatAndWhoWaits) {
   EXPECT_THAT(status_table(kStatus, Ended::kShow, 0).value(), HasSubstr("2026-01-01T00:00:00Z  done"));
 }
 
+TEST(StatusTable, WithQueuesEachJobSaysItsOwnAndPlacesAreInThem) {
+  EXPECT_THAT(status_table(kStatus, Ended::kHide, 0).value(), Not(HasSubstr("QUEUE")));
+  std::string status = kStatus;
+  const std::string waits = R"("what":"8Gi of a card",)";
+  status.insert(status.find(waits), R"("queue":"training",)");
+  const auto text = status_table(status, Ended::kHide, 0).value();
+  EXPECT_THAT(text, HasSubstr("USER  QUEUE     STATE"));
+  EXPECT_THAT(text, HasSubstr("bob   training  waiting"));
+  EXPECT_THAT(text, HasSubstr("ann   -         running"));
+  EXPECT_THAT(text, HasSubstr("  training 1. job 3: 8Gi wanted"));
+}
+
 TEST(StatusTable, FitsTheTerminal) {
   std::istringstream lines(status_table(kStatus, Ended::kShow, 40).value());
   std::string line;
@@ -59,6 +71,13 @@ TEST(JobText, SaysWhyAJobWaits) {
   ASSERT_TRUE(text);
   EXPECT_THAT(*text, HasSubstr("place      2 in the queue"));
   EXPECT_THAT(*text, HasSubstr("Capacity   8Gi wanted"));
+}
+
+TEST(JobText, SaysTheQueueWhereThereAreQueues) {
+  const auto text = job_text(
+      R"({"id":3,"name":"n","state":"waiting","owner":"bob","what":"8Gi of a card","request":{"command":["c"]},"position":2,
+      "queue":"training","submittedAt":"x","grantedAt":null,"startedAt":null,"reasons":[],"shares":[]})");
+  EXPECT_THAT(text.value(), HasSubstr("queue      training\n  place      2 in the queue\n"));
 }
 
 TEST(JobText, SaysWhatADetachedJobHadAndWhereItsOutputIs) {

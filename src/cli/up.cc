@@ -12,9 +12,12 @@
 #include "base/file.h"
 #include "base/unique_fd.h"
 #include "cli/verbs.h"
+#include "cli/yaml_json.h"
 
 namespace heddle::cli {
 namespace {
+
+constexpr size_t kMostQueues = size_t{1} << 20;  // bytes of the file
 
 std::string summary(const standalone::Ready& ready) {
   const bool simulated = ready.machine.origin == standalone::Origin::kSimulated;
@@ -41,6 +44,20 @@ void put(int fd, const std::string& text) {
     if (wrote < 0 && errno != EINTR) return;
     if (wrote > 0) done += static_cast<size_t>(wrote);
   }
+}
+
+Result<std::vector<std::string>> read_queues(const std::string& file) {
+  if (file == "none") return std::vector<std::string>();
+  const auto text = read_file(file, kMostQueues);
+  if (!text) return fail(Code::kInvalidArgument, text.error().message, "--queues");
+  auto documents = yaml_to_json(*text);
+  if (!documents)
+    return fail(Code::kInvalidArgument, fmt::format("{}: {}", file, documents.error().text()), "--queues");
+  if (documents->empty()) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} has no AcceleratorQueue; write --queues none to have no queues", file), "--queues");
+  }
+  return documents;
 }
 
 int exit_code(const Error& error) {
@@ -135,6 +152,11 @@ int up(const UpArgs& args, const Context& context) {
           Error{Code::kInvalidArgument, fmt::format("{} cannot be read", options.machine.simulate), "--simulate"});
     }
     options.machine.simulate = full.data();
+  }
+  if (!args.queues_file.empty()) {
+    auto queues = read_queues(args.queues_file);
+    if (!queues) return report(queues.error());
+    options.queues = std::move(*queues);
   }
   if (!args.foreground) return start_daemon(options);
   const auto ready = [](const standalone::Ready& done) {

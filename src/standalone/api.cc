@@ -1,6 +1,7 @@
 #include "standalone/api.h"
 
 #include <fmt/format.h>
+#include <grp.h>
 #include <pwd.h>
 #include <unistd.h>
 
@@ -61,6 +62,24 @@ bool may_act_on_all(const HttpRequest& request) {
   return request.peer_uid == 0 || request.peer_uid == static_cast<int64_t>(geteuid());
 }
 
+// By name, the primary one first.
+std::vector<std::string> groups_of(const char* user, gid_t primary) {
+  std::array<gid_t, 256> ids{};
+  int count = static_cast<int>(ids.size());
+  if (getgrouplist(user, primary, ids.data(), &count) < 0) count = static_cast<int>(ids.size());
+  std::vector<std::string> names;
+  for (int i = 0; i < count; ++i) {
+    group entry{};
+    group* found = nullptr;
+    std::vector<char> buffer(size_t{1} << 16);
+    if (getgrgid_r(ids.at(static_cast<size_t>(i)), &entry, buffer.data(), buffer.size(), &found) == 0 &&
+        found != nullptr) {
+      names.emplace_back(found->gr_name);
+    }
+  }
+  return names;
+}
+
 Owner owner_of(int64_t uid) {
   Owner owner{uid, 0, fmt::format("{}", uid)};
   passwd entry{};
@@ -69,6 +88,7 @@ Owner owner_of(int64_t uid) {
   if (getpwuid_r(static_cast<uid_t>(uid), &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr) {
     owner.name = found->pw_name;
     owner.gid = static_cast<int64_t>(found->pw_gid);
+    owner.groups = groups_of(found->pw_name, found->pw_gid);
   }
   return owner;
 }

@@ -92,6 +92,7 @@ Result<JobStatus> parse_job(const std::string& body) {
     job.name = json.at("name").get<std::string>();
     HEDDLE_TRY(job.state, parse_state(json.at("state").get<std::string>()));
     job.position = json.value("position", int64_t{0});
+    if (const auto queue = json.find("queue"); queue != json.end() && queue->is_string()) job.queue = *queue;
     job.reasons = reasons_of(json.at("reasons"));
     if (json.at("exitCode").is_number_integer()) job.exit_code = json["exitCode"].get<int64_t>();
     job.outcome = json.value("outcome", "");

@@ -25,6 +25,7 @@ struct JobStatus {
   std::vector<engine::Reason> reasons;
   std::optional<int64_t> exit_code;
   std::string outcome;
+  std::string queue;  // empty: there are no queues
 };
 
 struct Rejected {

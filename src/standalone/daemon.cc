@@ -96,6 +96,7 @@ Result<void> Daemon::load() {
     log_.info("taken up", {{"job", job.id}, {"state", state_name(job.state)}, {"pid", job.runner.pid}});
   }
   sweep();
+  HEDDLE_CHECK_OK(open_queues());
   HEDDLE_CHECK_OK(reap());
   return schedule();
 }
@@ -148,6 +149,10 @@ std::string Daemon::guard_folder(const Job& job) const {
 
 Result<engine::Outcome> Daemon::place(const Job& job) {
   HEDDLE_TRY(auto spec, claim_spec(job.request, machine_.cards));
+  return place(job, std::move(spec));
+}
+
+Result<engine::Outcome> Daemon::place(const Job& job, model::ClaimSpec spec) {
   model::Pod pod;
   return state_.place(request_of(job, std::move(spec), pod), random_);
 }
@@ -178,6 +183,10 @@ Result<bool> Daemon::commit(Job& job, const model::Allocation& allocation) {
 Result<void> Daemon::schedule() {
   waits_.clear();
   if (shutting_down_) return {};
+  return queues_ ? schedule_queued() : schedule_in_order();
+}
+
+Result<void> Daemon::schedule_in_order() {
   const auto order = queue_order(jobs_, clock_.now(), options_.queue);
   int64_t position = 0;
   const Job* holder = nullptr;
@@ -229,9 +238,12 @@ Result<std::variant<JobView, Refused>> Daemon::submit(const JobRequest& request,
   if (auto* infeasible = std::get_if<engine::Infeasible>(&*first); infeasible != nullptr) {
     return Refused{std::move(infeasible->reasons)};
   }
+  HEDDLE_TRY(auto refused_by_queue, join_queue(job));
+  if (refused_by_queue) return std::move(*refused_by_queue);
   HEDDLE_TRY(job.id, ledger_->add(job));
   jobs_.push_back(job);
   note_arrival(job);
+  if (queues_) HEDDLE_CHECK_OK(queues_->add(state_, machine_.cards, job, queues_->at_least(job.submitted)));
   log_.info("queued", {{"job", job.id}, {"owner", owner.name}, {"what", describe(request)}});
   HEDDLE_CHECK_OK(schedule());
   Job& queued = *live(job.id);
@@ -247,6 +259,7 @@ Result<std::variant<JobView, Refused>> Daemon::submit(const JobRequest& request,
 JobView Daemon::job_view(const Job& job) const {
   JobView view;
   view.job = job;
+  if (queues_) view.queue = queues_->queue_of(job);
   if (job.request.lifetime == Lifetime::kDetached) view.output = job_folder(job.id) + "/output";
   if (const auto wait = waits_.find(job.id); wait != waits_.end()) {
     view.position = wait->second.position;
@@ -360,6 +373,7 @@ Result<void> Daemon::end_job(Job& job, const std::string& outcome, std::optional
   const std::string uid = job.uid;
   HEDDLE_CHECK_OK(ledger_->end(id, outcome, exit_code, clock_.now()));
   state_.remove_claim(uid);
+  if (queues_) queues_->remove(job, queues_->at_least(clock_.now()));
   log_.info("ended", {{"job", id}, {"outcome", outcome}});
   waits_.erase(id);
   endings_.erase(id);
@@ -501,9 +515,12 @@ RunEnd Daemon::run() {
     const std::lock_guard lock(mutex_);
     auto done = reap();
     if (done) done = schedule();
+    if (done) done = keep_past();
     report_writing(done ? std::string() : done.error().text());
     if (shutting_down_ && jobs_.empty()) return RunEnd::kShutDown;
   }
+  const std::lock_guard lock(mutex_);
+  if (auto kept = keep_past(); !kept) report_writing(kept.error().text());
   return RunEnd::kStopped;
 }
 

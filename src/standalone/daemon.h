@@ -27,6 +27,7 @@
 #include "engine/engine.h"
 #include "standalone/guard_share.h"
 #include "standalone/job.h"
+#include "standalone/job_queues.h"
 #include "standalone/ledger.h"
 #include "standalone/machine.h"
 #include "standalone/queue.h"
@@ -39,6 +40,7 @@ struct DaemonOptions {
   QueueOptions queue;
   GuardFiles guard;
   int64_t keep_ended = 100;  // ended jobs that are remembered
+  std::string queues;        // of check_queues(); empty: there are none
 };
 
 // A share of one card as a job holds it.
@@ -52,10 +54,11 @@ struct ShareView {
 
 struct JobView {
   Job job;
-  int64_t position = 0;                 // in the queue, from 1; 0 when it does not wait
+  int64_t position = 0;                 // in its queue, from 1; 0 when it does not wait
   std::vector<engine::Reason> reasons;  // why it waits
   std::vector<ShareView> shares;
   std::string output;  // the file of a detached job's output
+  std::string queue;   // empty: there are no queues
 };
 
 struct CardView {
@@ -156,6 +159,11 @@ class Daemon {
     int64_t position = 0;
     std::vector<engine::Reason> reasons;
   };
+  // Of a job that was offered: no reasons, it has its share.
+  struct Try {
+    std::vector<engine::Reason> reasons;
+    bool hopeless = false;  // no card could serve it, even if nothing ran
+  };
   struct Ending {
     std::string why;
     int64_t kill_at_nanos = 0;  // monotonic
@@ -168,7 +176,17 @@ class Daemon {
   void remove_left_folder(const std::string& folder);
   Result<engine::Outcome> place(const Job& job);
   void note_arrival(const Job& job);
+  Result<engine::Outcome> place(const Job& job, model::ClaimSpec spec);
   Result<void> schedule();
+  Result<void> schedule_in_order();
+  // daemon_queues.cc: where there are queues
+  Result<void> open_queues();
+  Result<void> renew_queues(const JobQueues::Past& past);
+  Result<std::optional<Refused>> join_queue(Job& job);
+  Result<void> schedule_queued();
+  Result<Try> try_queued(Job& job, Time now);
+  void note_waiting(const std::map<int64_t, std::vector<engine::Reason>>& tried, Time now);
+  Result<void> keep_past();
   Result<bool> commit(Job& job, const model::Allocation& allocation);
   Result<void> reap();
   Result<void> reap_running(Job& job);
@@ -196,7 +214,10 @@ class Daemon {
   std::mutex mutex_;
   engine::State state_;
   SeededRandom random_;
-  std::vector<Job> jobs_;  // live ones; a mirror of the ledger, changed only after it
+  std::vector<Job> jobs_;            // live ones; a mirror of the ledger, changed only after it
+  std::optional<JobQueues> queues_;  // nothing: there are none
+  int64_t past_kept_ = 0;            // monotonic
+  bool past_moved_ = false;          // since then
   std::map<int64_t, Wait> waits_;
   std::map<int64_t, Ending> endings_;
   std::vector<vendors::CardStatus> statuses_;

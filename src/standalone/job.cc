@@ -124,6 +124,7 @@ std::string request_json(const JobRequest& request) {
   out["priority"] = request.priority;
   if (request.lifetime == Lifetime::kDetached) out["detached"] = true;
   if (request.patience == Patience::kRefuse) out["noWait"] = true;
+  if (!request.queue.empty()) out["queue"] = request.queue;
   // A command line may hold any bytes; what is not UTF-8 is replaced, for it is shown only.
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -135,6 +136,7 @@ Result<JobRequest> parse_request(std::string_view json) {
   HEDDLE_TRY(request.name, text(object, "name"));
   HEDDLE_TRY(request.directory, text(object, "directory"));
   HEDDLE_TRY(request.model, text(object, "model"));
+  HEDDLE_TRY(request.queue, text(object, "queue"));
   HEDDLE_TRY(request.command, parse_command(object));
   HEDDLE_TRY(const auto count, optional_integer(object, "count"));
   request.count = count.value_or(1);

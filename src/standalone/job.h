@@ -37,6 +37,7 @@ struct JobRequest {
   int64_t priority = 0;                   // higher goes first
   Lifetime lifetime = Lifetime::kAttached;
   Patience patience = Patience::kWait;
+  std::string queue;  // where there are queues: the one it is in; empty: none was named
   friend bool operator==(const JobRequest&, const JobRequest&) = default;
 };
 
@@ -52,6 +53,7 @@ struct Owner {
   int64_t uid = 0;
   int64_t gid = 0;
   std::string name;
+  std::vector<std::string> groups = {};  // by name, the primary one first; not kept in the ledger
 };
 
 enum class JobState {

@@ -16,7 +16,7 @@ namespace heddle::standalone {
 namespace {
 
 // Entry n brings a file of version n to version n + 1. Entries are never changed once released.
-constexpr std::array<const char*, 1> kMigrations = {
+constexpr std::array<const char*, 2> kMigrations = {
     R"(CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
        CREATE TABLE job (
          id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -33,7 +33,10 @@ constexpr std::array<const char*, 1> kMigrations = {
          CHECK (state IN ('waiting', 'ended') OR allocation IS NOT NULL),
          CHECK (state != 'running' OR runner_pid IS NOT NULL)
        ) STRICT;
-       CREATE INDEX job_live ON job (id) WHERE state != 'ended';)"};
+       CREATE INDEX job_live ON job (id) WHERE state != 'ended';)",
+    R"(CREATE TABLE queue_past (
+         queue TEXT PRIMARY KEY, at INTEGER NOT NULL, milli_device_seconds INTEGER NOT NULL
+       ) STRICT;)"};
 
 constexpr const char* kColumns =
     "id, uid, state, request, owner_uid, owner_gid, owner_name, submitted, granted, started, ended, client_pid, "
@@ -330,6 +333,28 @@ Result<void> Ledger::set_setting(std::string_view name, std::string_view value) 
                         "excluded.value");
     statement.bind(name).bind(value);
     HEDDLE_CHECK_OK(statement.step());
+    return {};
+  });
+}
+
+Result<std::map<std::string, model::QueuePast>> Ledger::past() const {
+  std::map<std::string, model::QueuePast> past;
+  Statement statement(database_, "SELECT queue, at, milli_device_seconds FROM queue_past");
+  while (true) {
+    HEDDLE_TRY(const bool more, statement.step());
+    if (!more) return past;
+    past[statement.text(0)] = {Time{statement.integer(1)}, statement.integer(2)};
+  }
+}
+
+Result<void> Ledger::keep_past(const std::map<std::string, model::QueuePast>& past) {
+  return write("past", [&]() -> Result<void> {
+    HEDDLE_CHECK_OK(execute(database_, "DELETE FROM queue_past"));
+    for (const auto& [queue, one] : past) {
+      Statement statement(database_, "INSERT INTO queue_past (queue, at, milli_device_seconds) VALUES (?, ?, ?)");
+      statement.bind(queue).bind(one.at.unix_nanos).bind(one.milli_device_seconds);
+      HEDDLE_CHECK_OK(statement.step());
+    }
     return {};
   });
 }

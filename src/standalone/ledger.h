@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "model/queue.h"
 #include "standalone/job.h"
 
 struct sqlite3;
@@ -54,6 +56,10 @@ class Ledger {
 
   [[nodiscard]] Result<std::optional<std::string>> setting(std::string_view name) const;
   Result<void> set_setting(std::string_view name, std::string_view value);
+
+  // What each queue has had so far; keep_past() replaces all of it.
+  [[nodiscard]] Result<std::map<std::string, model::QueuePast>> past() const;
+  Result<void> keep_past(const std::map<std::string, model::QueuePast>& past);
 
  private:
   Ledger(sqlite3* database, WriteHook hook) : database_(database), hook_(std::move(hook)) {}

@@ -69,7 +69,8 @@ std::string job_row(const JobView& view) {
                     share.used_bytes < 0 ? "" : fmt::format(" ({} MiB used)", share.used_bytes >> 20));
   }
   if (view.position > 0) {
-    where = fmt::format("place {} in the queue", view.position);
+    where = fmt::format("place {} in {}", view.position,
+                        view.queue.empty() ? std::string("the queue") : "queue " + escape(view.queue));
     for (const auto& reason : view.reasons)
       where += fmt::format("<br>{}: {}", escape(reason.code), escape(reason.message));
   }

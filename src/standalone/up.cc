@@ -23,6 +23,7 @@
 #include "standalone/card_watch.h"
 #include "standalone/daemon.h"
 #include "standalone/guard_share.h"
+#include "standalone/job_queues.h"
 #include "standalone/ledger.h"
 #include "standalone/state_dir.h"
 
@@ -30,6 +31,7 @@ namespace heddle::standalone {
 namespace {
 
 constexpr std::string_view kMachineSetting = "machine";
+constexpr std::string_view kQueuesSetting = "queues";
 constexpr int kWake = SIGUSR1;  // between threads
 
 Ledger::WriteHook crash_hook(int64_t at) {
@@ -76,6 +78,15 @@ Result<Remake> check_machine(Ledger& ledger, const std::string& name) {
   }
   if (before != name) HEDDLE_CHECK_OK(ledger.set_setting(kMachineSetting, name));
   return live.empty() ? Remake::kIfChanged : Remake::kNever;
+}
+
+// The queues that hold from now on, written down once they are known to be good.
+Result<std::string> keep_queues(Ledger& ledger, const UpOptions& options) {
+  HEDDLE_TRY(const auto before, ledger.setting(kQueuesSetting));
+  if (!options.queues) return before.value_or(std::string());
+  HEDDLE_TRY(std::string text, check_queues(*options.queues));
+  if (text != before.value_or(std::string())) HEDDLE_CHECK_OK(ledger.set_setting(kQueuesSetting, text));
+  return text;
 }
 
 using Server = std::unique_ptr<kube::HttpServer>;
@@ -171,6 +182,7 @@ Result<void> serve(const UpOptions& options, const std::function<void(const Read
   HEDDLE_TRY(const Remake remake, check_machine(*ledger, machine_name(options.machine)));
   HEDDLE_TRY(auto machine, find_machine(options.machine, remake, clock));
   DaemonOptions daemon_options;
+  HEDDLE_TRY(daemon_options.queues, keep_queues(*ledger, options));
   daemon_options.state_dir = options.machine.state_dir;
   daemon_options.queue = options.queue;
   // A copy under the name of its content: it stays as it is while commands run under it, whatever is installed

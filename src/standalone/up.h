@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "standalone/machine.h"
@@ -23,6 +24,8 @@ struct UpOptions {
   QueueOptions queue;
   bool strict_shares = false;  // nothing of a card's time is lent
   int64_t crash_at_write = 0;  // for tests: the process kills itself at this point of the ledger (1, 2, ...)
+  // The queues from now on, as JSON objects, none for no queues; nothing: as the ledger has them.
+  std::optional<std::vector<std::string>> queues = {};
 };
 
 inline constexpr uint16_t kDefaultPagePort = 7433;
@@ -35,7 +38,8 @@ struct Ready {
 
 // Runs until SIGTERM, SIGINT or `heddle down`. `ready` is called once requests are served. Commands go on after
 // SIGTERM: the next `heddle up` takes them up again. Errors: kAlreadyExists when one runs here, kConflict when jobs of
-// another machine are still live, and what find_machine says.
+// another machine are still live, kInvalidArgument for queues that cannot be used (those of before stay), and what
+// find_machine says.
 Result<void> serve(const UpOptions& options, const std::function<void(const Ready&)>& ready);
 
 }  // namespace heddle::standalone

@@ -38,6 +38,7 @@ Json job_json(const Job& job) {
 Json job_view(const JobView& view) {
   Json out = job_json(view.job);
   out["output"] = view.output.empty() ? Json(nullptr) : Json(view.output);
+  out["queue"] = view.queue.empty() ? Json(nullptr) : Json(view.queue);
   out["position"] = view.position;
   out["reasons"] = Json::array();
   for (const auto& reason : view.reasons)

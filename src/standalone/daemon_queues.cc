@@ -1,0 +1,142 @@
+// The daemon's jobs in their queues.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/demand.h"
+#include "standalone/daemon.h"
+
+namespace heddle::standalone {
+namespace {
+
+constexpr Duration kKeepPast = Duration::seconds(10);
+constexpr int kMostKinds = 4;  // other models that are tried when quota refuses one
+
+// The same, on none of the models that this allocation is on. False: it says no model that can be left out.
+bool leave_out(const engine::State& state, const model::ClaimSpec& asked, const model::Allocation& allocation,
+               model::ClaimSpec& spec) {
+  bool any = false;
+  for (const queueing::Portion& portion : engine::granted(state, asked, allocation)) {
+    if (portion.model.empty() || portion.model.find_first_of("\"\\") != std::string::npos) continue;
+    spec.requests.at(0).exactly->selectors.push_back(
+        fmt::format("device.attributes[\"accelerator.heddle.dev\"].model != \"{}\"", portion.model));
+    any = true;
+  }
+  return any;
+}
+
+}  // namespace
+
+Result<void> Daemon::open_queues() {
+  if (options_.queues.empty()) return {};
+  HEDDLE_TRY(auto queues, JobQueues::make(options_.queues, options_.queue.starvation_bound));
+  queues_.emplace(std::move(queues));
+  HEDDLE_TRY(const auto past, ledger_->past());
+  return renew_queues(past);
+}
+
+Result<void> Daemon::renew_queues(const JobQueues::Past& past) {
+  return queues_->renew(state_, machine_.cards, jobs_, past, queues_->at_least(clock_.now()));
+}
+
+// Finds its queue, which is then a part of its request. Refused: there is none for it, or it can never start there.
+Result<std::optional<Refused>> Daemon::join_queue(Job& job) {
+  if (!queues_) {
+    if (job.request.queue.empty()) return std::optional<Refused>();
+    return std::optional(Refused{{{"Queue",
+                                   "there are no queues here: leave --queue out, or start Heddle with "
+                                   "`heddle up --queues FILE`"}}});
+  }
+  auto queue = queues_->queue_for(job.owner, job.request.queue);
+  if (!queue) return std::optional(Refused{{{"Queue", queue.error().text()}}});
+  job.request.queue = std::move(*queue);
+  if (auto never = queues_->never(state_, machine_.cards, job, queues_->at_least(job.submitted))) {
+    return std::optional(Refused{{std::move(*never)}});
+  }
+  return std::optional<Refused>();
+}
+
+Result<Daemon::Try> Daemon::try_queued(Job& job, Time now) {
+  Try result;
+  auto spec = claim_spec(job.request, machine_.cards);
+  // The request was understood when it came; what changed since (a model that vanished) is a reason to wait.
+  if (!spec) return Try{{{"Request", spec.error().text()}}, true};
+  const model::ClaimSpec asked = *spec;
+  for (int kinds = 0; kinds <= kMostKinds; ++kinds) {
+    auto outcome = place(job, *spec);
+    const auto* assigned = outcome ? std::get_if<engine::Assigned>(&*outcome) : nullptr;
+    if (assigned == nullptr) {
+      if (kinds > 0) return result;  // quota's word about the first choice
+      if (!outcome) return Try{{{"Request", outcome.error().text()}}, true};
+      if (auto* waiting = std::get_if<engine::Waiting>(&*outcome)) return Try{std::move(waiting->reasons), false};
+      return Try{std::move(std::get<engine::Infeasible>(*outcome).reasons), true};
+    }
+    const model::Allocation& allocation = assigned->allocations.at(0);
+    auto over = queues_->try_devices(state_, job, asked, allocation, now);
+    if (!over) {
+      if (auto done = commit(job, allocation); !done) {
+        queues_->give_up(job);
+        return tl::unexpected<Error>(done.error());
+      }
+      queues_->tree().start(JobQueues::key_of(job.id), now);
+      return Try{};
+    }
+    if (kinds == 0) result.reasons = {std::move(*over)};
+    if (!leave_out(state_, asked, allocation, *spec)) return result;
+  }
+  return result;
+}
+
+Result<void> Daemon::schedule_queued() {
+  if (queues_->stale(state_)) HEDDLE_CHECK_OK(renew_queues({}));
+  const Time now = queues_->at_least(clock_.now());
+  std::map<int64_t, std::vector<engine::Reason>> tried;
+  {
+    auto pass = queues_->tree().pass(now);
+    while (const auto offer = pass.next()) {
+      const int64_t id = JobQueues::job_of(offer->id);
+      HEDDLE_TRY(Try result, try_queued(*live(id), now));
+      if (result.reasons.empty()) continue;
+      // What no card could serve holds nobody back.
+      if (!result.hopeless) pass.refused(std::nullopt);
+      tried[id] = std::move(result.reasons);
+    }
+  }
+  note_waiting(tried, now);
+  return {};
+}
+
+// Places and reasons of what waits; what was not offered is held back by quota, or by what starves.
+void Daemon::note_waiting(const std::map<int64_t, std::vector<engine::Reason>>& tried, Time now) {
+  for (const std::string& queue : queues_->leaves()) {
+    int64_t position = 0;
+    for (const std::string& key : queues_->tree().waiting(queue, now)) {
+      Wait& wait = waits_[JobQueues::job_of(key)];
+      wait.position = ++position;
+      if (const auto found = tried.find(JobQueues::job_of(key)); found != tried.end()) {
+        wait.reasons = found->second;
+      } else if (auto refusal = queues_->tree().refusal(key, now)) {
+        wait.reasons = {{refusal->code, std::move(refusal->message)}};
+      } else {
+        wait.reasons = {{"Behind", fmt::format("a job that has waited longer than {} s goes first",
+                                               options_.queue.starvation_bound.nanos / 1'000'000'000)}};
+      }
+    }
+  }
+}
+
+// What queues have had changes while jobs hold something; a crash may lose a few seconds of it.
+Result<void> Daemon::keep_past() {
+  if (!queues_) return {};
+  const bool busy = std::any_of(jobs_.begin(), jobs_.end(), [](const Job& job) { return job.allocation.has_value(); });
+  const int64_t now = clock_.monotonic_nanos();
+  const bool due = now - past_kept_ >= kKeepPast.nanos || stopped_ || shutting_down_;
+  if (!due || !(busy || past_moved_)) return {};
+  HEDDLE_CHECK_OK(ledger_->keep_past(queues_->past(queues_->at_least(clock_.now()))));
+  past_kept_ = now;
+  past_moved_ = busy;
+  return {};
+}
+
+}  // namespace heddle::standalone

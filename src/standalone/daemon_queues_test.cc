@@ -1,0 +1,143 @@
+// The daemon where there are queues: who gets a card next, what is refused, and what a restart keeps.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "standalone/daemon.h"
+#include "standalone/process.h"
+
+namespace heddle::standalone {
+namespace {
+
+std::string queue(const std::string& name, const std::string& spec) {
+  return R"({"kind":"AcceleratorQueue","metadata":{"name":")" + name + R"("},"spec":{)" + spec + "}}";
+}
+
+class QueuedDaemonTest : public testing::Test {
+ protected:
+  QueuedDaemonTest() : folder_(testing::TempDir() + "queued-" + std::to_string(getpid())) {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  ~QueuedDaemonTest() override {
+    daemon_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  // Two cards, the first of another model; with what the ledger has.
+  void start(const std::vector<std::string>& queues) {
+    daemon_.reset();
+    Machine machine;
+    machine.node = "n";
+    for (int i = 0; i < 2; ++i) {
+      vendors::Card card;
+      card.vendor = "nvidia";
+      card.kind = "gpu";
+      card.uuid = "GPU-" + std::to_string(i);
+      card.model = i == 0 ? "NVIDIA A100" : "NVIDIA H100";
+      card.index = card.minor = i;
+      card.memory_bytes = int64_t{80} << 30;
+      machine.cards.push_back(card);
+    }
+    machine.slices = machine_slices(machine.node, machine.cards);
+    DaemonOptions options;
+    options.state_dir = folder_;
+    options.queues = check_queues(queues).value();
+    auto ledger = Ledger::open(folder_ + "/ledger.db");
+    ASSERT_TRUE(ledger.has_value()) << ledger.error().text();
+    auto daemon = Daemon::create(options, std::move(*ledger), std::move(machine), clock_, log_);
+    ASSERT_TRUE(daemon.has_value()) << daemon.error().text();
+    daemon_ = std::move(*daemon);
+  }
+  // A whole card.
+  std::variant<JobView, Refused> run(const std::string& queue_name, int64_t count = 1) {
+    clock_.advance(Duration::seconds(1));
+    JobRequest request;
+    request.command = {"true"};
+    request.queue = queue_name;
+    request.count = count;
+    Owner owner{1000, 1000, "ann", {"staff"}};
+    return daemon_->submit(request, *identify(getpid()), owner).value();
+  }
+  JobView job(const std::string& queue_name) { return std::get<JobView>(run(queue_name)); }
+  std::string why(const std::string& queue_name, int64_t count = 1) {
+    return std::get<Refused>(run(queue_name, count)).reasons.at(0).message;
+  }
+  JobView now(const JobView& view) { return daemon_->find(view.job.id).value(); }
+
+  std::string folder_;
+  ManualClock clock_{Time{1'800'000'000'000'000'000}};
+  Logger log_{"test", LogLevel::kError, clock_, 2};
+  std::unique_ptr<Daemon> daemon_;
+};
+
+TEST_F(QueuedDaemonTest, ALimitHoldsBackItsOwnQueueOnly) {
+  start({queue("a", R"("quotas":[{"limit":1}])"), queue("b", "")});
+  const JobView first = job("a");
+  EXPECT_EQ(first.job.state, JobState::kGranted);
+  EXPECT_EQ(first.queue, "a");
+  const JobView second = job("a");
+  EXPECT_EQ(second.job.state, JobState::kWaiting);
+  EXPECT_EQ(second.position, 1);
+  EXPECT_EQ(second.reasons.at(0).code, "Limit");
+  EXPECT_EQ(job("a").position, 2);
+  EXPECT_EQ(job("b").job.state, JobState::kGranted);
+  ASSERT_TRUE(daemon_->cancel(first.job.id, "enough"));
+  EXPECT_EQ(now(second).job.state, JobState::kGranted);
+}
+
+TEST_F(QueuedDaemonTest, ADifferentModelIsTriedWhereQuotaRefusesTheFirst) {
+  start({queue("a", R"("quotas":[{"model":"NVIDIA A100","limit":0}])"),
+         queue("h", R"("quotas":[{"model":"NVIDIA H100","limit":0}])")});
+  const JobView on_h100 = job("a");
+  ASSERT_EQ(on_h100.job.state, JobState::kGranted);
+  EXPECT_EQ(on_h100.shares.at(0).uuid, "GPU-1");
+  const JobView on_a100 = job("h");
+  ASSERT_EQ(on_a100.job.state, JobState::kGranted);
+  EXPECT_EQ(on_a100.shares.at(0).uuid, "GPU-0");
+}
+
+TEST_F(QueuedDaemonTest, WhatIsGuaranteedGoesFirst) {
+  start({queue("owner", R"("quotas":[{"guaranteed":1}])"), queue("guest", "")});
+  const JobView first = job("guest");
+  job("guest");
+  const JobView waits = job("guest");
+  const JobView owner = job("owner");
+  EXPECT_EQ(owner.job.state, JobState::kWaiting);
+  ASSERT_TRUE(daemon_->cancel(first.job.id, "enough"));
+  EXPECT_EQ(now(owner).job.state, JobState::kGranted);
+  EXPECT_EQ(now(waits).job.state, JobState::kWaiting);
+}
+
+TEST_F(QueuedDaemonTest, WhatHasNoPlaceInAQueueIsRefused) {
+  start({queue("mine", R"("namespaces":["staff"],"quotas":[{"limit":1}])"), queue("other", R"("namespaces":["bob"])")});
+  EXPECT_EQ(job("").queue, "mine");
+  EXPECT_NE(why("nothing").find("there is no queue 'nothing'"), std::string::npos);
+  EXPECT_NE(why("other").find("is for bob, and ann is none of them"), std::string::npos);
+  EXPECT_FALSE(why("", 2).empty());  // more than the limit can never start
+  start({});
+  EXPECT_NE(why("mine").find("there are no queues here"), std::string::npos);
+}
+
+TEST_F(QueuedDaemonTest, ARestartKeepsPlacesAndThePast) {
+  const std::vector<std::string> queues = {queue("a", ""), queue("b", "")};
+  start(queues);
+  const JobView first = job("a");
+  const JobView second = job("a");
+  const JobView third = job("a");
+  const JobView other = job("b");
+  clock_.advance(Duration::seconds(100));
+  daemon_->stop();
+  daemon_->run();  // writes down what queues have had
+  start(queues);
+  EXPECT_EQ(now(third).position, 1);
+  EXPECT_EQ(now(other).position, 1);
+  EXPECT_EQ(now(second).job.state, JobState::kGranted);
+  EXPECT_GT(Ledger::open(folder_ + "/ledger.db").value()->past().value().at("a").milli_device_seconds, 0);
+  ASSERT_TRUE(daemon_->cancel(first.job.id, "enough"));
+  EXPECT_EQ(now(other).job.state, JobState::kGranted) << "b has had less";
+}
+
+}  // namespace
+}  // namespace heddle::standalone

@@ -1,0 +1,298 @@
+#include "standalone/job_queues.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "engine/demand.h"
+
+namespace heddle::standalone {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kFlag = "--queues";
+constexpr const char* kVersion = "heddle.dev/v1alpha1";
+constexpr const char* kKind = "AcceleratorQueue";
+constexpr const char* kAllCards = "(cards)";
+
+std::string text_of(const Json& object, const char* name) {
+  if (!object.is_object()) return {};
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+tl::unexpected<Error> wrong(const std::string& where, const std::string& what) {
+  return fail(Code::kInvalidArgument, fmt::format("{}: {}", where, what), kFlag);
+}
+
+Result<void> collect(const Json& object, const std::string& where, Json& into) {
+  const std::string kind = text_of(object, "kind");
+  if (kind == "List" || kind == std::string(kKind) + "List") {
+    const auto items = object.find("items");
+    if (items == object.end() || !items->is_array()) return wrong(where, "items: must be a list");
+    for (size_t i = 0; i < items->size(); ++i) {
+      Json item = (*items)[i];
+      if (kind != "List" && item.is_object() && !item.contains("kind")) item["kind"] = kKind;
+      HEDDLE_CHECK_OK(collect(item, fmt::format("{}: items[{}]", where, i), into));
+    }
+    return {};
+  }
+  if (kind != kKind) {
+    return wrong(where, fmt::format("kind: {} is not read here; write {}", kind.empty() ? "nothing" : kind, kKind));
+  }
+  if (const std::string version = text_of(object, "apiVersion"); !version.empty() && version != kVersion) {
+    return wrong(where, fmt::format("apiVersion: {} is not read; write {}", version, kVersion));
+  }
+  into.push_back(object);
+  return {};
+}
+
+// The objects of the array, in the table and in force.
+Result<void> fill(const Json& objects, engine::QueueTable& table) {
+  std::set<std::string> names;
+  for (const Json& object : objects) {
+    const std::string text = object.dump(-1, ' ', false, Json::error_handler_t::replace);
+    auto queue = engine::read_queue_object(text);
+    if (!queue) return wrong("an AcceleratorQueue", queue.error().text());
+    const std::string name = queue->meta.name;
+    if (name.empty()) return wrong("an AcceleratorQueue", "metadata.name: must be set");
+    if (!queue->queue) return wrong("queue " + name, queue->queue.error().text());
+    if (name == engine::kUnassignedQueue) {
+      return wrong("queue " + name, "metadata.name: is the queue of jobs that no other takes; choose another name");
+    }
+    if (!names.insert(name).second) return wrong("queue " + name, "metadata.name: is there twice; keep one");
+    queue->queue->past.reset();  // of a cluster
+    table.upsert(std::move(*queue));
+  }
+  table.settle();
+  for (const auto& [name, object] : table.queues()) {
+    if (const auto* fault = table.fault_of_queue(name)) return wrong("queue " + name, fault->text());
+  }
+  return {};
+}
+
+bool names_any(const model::AcceleratorQueueSpec& spec, const std::vector<std::string>& names) {
+  return std::any_of(spec.namespaces.begin(), spec.namespaces.end(), [&](const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  });
+}
+
+int32_t priority_of(const Job& job) {
+  return static_cast<int32_t>(std::clamp<int64_t>(job.request.priority, -kMaxPriority, kMaxPriority));
+}
+
+}  // namespace
+
+Result<std::string> check_queues(const std::vector<std::string>& documents) {
+  Json objects = Json::array();
+  for (size_t i = 0; i < documents.size(); ++i) {
+    HEDDLE_CHECK_OK(collect(Json::parse(documents[i], nullptr, false), fmt::format("document {}", i + 1), objects));
+  }
+  if (objects.empty()) return std::string();
+  engine::QueueTable table;
+  HEDDLE_CHECK_OK(fill(objects, table));
+  return objects.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<JobQueues> JobQueues::make(const std::string& text, Duration patience) {
+  const Json objects = Json::parse(text, nullptr, false);
+  if (!objects.is_array()) return fail(Code::kInternal, "the queues of the ledger cannot be read");
+  JobQueues queues(patience);
+  if (auto filled = fill(objects, queues.table_); !filled) {
+    return fail(Code::kInternal, "the queues of the ledger cannot be used any more: " + filled.error().message +
+                                     "; start once with --queues FILE, or --queues none");
+  }
+  return queues;
+}
+
+std::string JobQueues::key_of(int64_t job) {
+  return fmt::format("{:019}", job);
+}
+
+int64_t JobQueues::job_of(const std::string& key) {
+  int64_t id = 0;
+  std::from_chars(key.data(), key.data() + key.size(), id);
+  return id;
+}
+
+Time JobQueues::at_least(Time now) {
+  if (last_ < now) last_ = now;
+  return last_;
+}
+
+bool JobQueues::stale(const engine::State& state) const {
+  std::vector<engine::FleetPart> fleet = engine::fleet_of(state);
+  for (engine::FleetPart& part : fleet) part.free = 0;
+  return fleet != fleet_;
+}
+
+queueing::Config JobQueues::config(const engine::State& state) const {
+  queueing::Config config = table_.config([&](const std::string& name) { return engine::fleet_of(state, name); });
+  config.patience = patience_;
+  // All cards are in each other's way, whatever the quotas count: so a job that starves holds back every other one.
+  queueing::Meter cards;
+  cards.name = kAllCards;
+  config.meters.push_back(std::move(cards));
+  return config;
+}
+
+Result<void> JobQueues::renew(const engine::State& state, const std::vector<vendors::Card>& cards,
+                              const std::vector<Job>& jobs, const Past& past, Time now) {
+  queueing::Config made = config(state);
+  for (const auto& [name, one] : past) made.past[name] = {one.at, one.milli_device_seconds};
+  if (tree_) {
+    for (const auto& [name, one] : tree_->past(now)) made.past[name] = one;
+  }
+  // Of queues that are gone nothing is kept.
+  std::erase_if(made.past, [&](const auto& entry) {
+    return std::none_of(made.queues.begin(), made.queues.end(),
+                        [&](const auto& queue) { return queue.name == entry.first; });
+  });
+  HEDDLE_TRY(auto tree, queueing::Queues::make(std::move(made)));
+  tree_.emplace(std::move(tree));
+  fleet_ = engine::fleet_of(state);
+  for (engine::FleetPart& part : fleet_) part.free = 0;
+  asked_.clear();
+  std::vector<const Job*> running;
+  for (const Job& job : jobs) {
+    if (job.allocation) running.push_back(&job);
+  }
+  std::stable_sort(running.begin(), running.end(), [](const Job* a, const Job* b) {
+    return a->granted.value_or(Time{}) < b->granted.value_or(Time{});
+  });
+  for (const Job* job : running) {
+    HEDDLE_CHECK_OK(tree_->adopt(workload(*job, demand(state, cards, *job)), job->granted.value_or(now), now));
+  }
+  for (const Job& job : jobs) {
+    if (job.state == JobState::kWaiting) HEDDLE_CHECK_OK(add(state, cards, job, now));
+  }
+  return {};
+}
+
+Result<std::string> JobQueues::queue_for(const Owner& owner, const std::string& wanted) const {
+  if (wanted.empty()) {
+    for (const auto& names : {std::vector<std::string>{owner.name}, owner.groups}) {
+      for (const auto& [name, spec] : table_.in_force()) {
+        if (table_.leaf(name) && names_any(spec, names)) return name;
+      }
+    }
+    return std::string(engine::kUnassignedQueue);
+  }
+  if (wanted == engine::kUnassignedQueue) return wanted;
+  const auto found = table_.in_force().find(wanted);
+  const std::string others = fmt::format("write one of {}", fmt::join(leaves(), ", "));
+  if (found == table_.in_force().end()) {
+    return fail(Code::kNotFound, fmt::format("there is no queue '{}': {}", wanted, others), "--queue");
+  }
+  if (!table_.leaf(wanted)) {
+    return fail(Code::kInvalidArgument, fmt::format("queue '{}' has queues below it: {}", wanted, others), "--queue");
+  }
+  const std::vector<std::string>& named = found->second.namespaces;
+  if (named.empty() || owner.uid == 0 || names_any(found->second, {owner.name}) ||
+      names_any(found->second, owner.groups)) {
+    return wanted;
+  }
+  return fail(Code::kPermissionDenied,
+              fmt::format("queue '{}' is for {}, and {} is none of them", wanted, fmt::join(named, ", "), owner.name),
+              "--queue");
+}
+
+std::string JobQueues::queue_of(const Job& job) const {
+  if (!job.request.queue.empty() && table_.leaf(job.request.queue)) return job.request.queue;
+  return queue_for(job.owner, {}).value_or(std::string(engine::kUnassignedQueue));
+}
+
+std::vector<queueing::Portion> JobQueues::demand(const engine::State& state, const std::vector<vendors::Card>& cards,
+                                                 const Job& job) const {
+  std::vector<queueing::Portion> portions;
+  if (const auto spec = claim_spec(job.request, cards)) {
+    if (job.allocation) {
+      portions = engine::granted(state, *spec, *job.allocation);
+    } else if (auto asked = engine::asked(state, {fmt::format("job {}", job.id), job.uid, *spec})) {
+      portions = std::move(*asked);
+    }
+  }
+  if (portions.empty()) {
+    // Its cards, or its model, are not there any more: what it holds is known by number alone.
+    queueing::Portion whole;
+    whole.milli_devices = job.request.count * 1000;
+    portions.push_back(std::move(whole));
+  }
+  for (queueing::Portion& portion : portions) table_.fill_boxes(portion);
+  return portions;
+}
+
+queueing::Workload JobQueues::workload(const Job& job, std::vector<queueing::Portion> portions) const {
+  queueing::Workload out;
+  out.id = key_of(job.id);
+  out.queue = queue_of(job);
+  out.priority = priority_of(job);
+  out.submitted = job.submitted;
+  out.portions = std::move(portions);
+  return out;
+}
+
+std::optional<engine::Reason> JobQueues::never(const engine::State& state, const std::vector<vendors::Card>& cards,
+                                               const Job& job, Time now) const {
+  auto empty = queueing::Queues::make(config(state));
+  if (!empty) return std::nullopt;
+  queueing::Workload alone = workload(job, demand(state, cards, job));
+  const std::string id = alone.id;
+  if (!empty->submit(std::move(alone), now)) return std::nullopt;
+  auto refusal = empty->refusal(id, now);
+  if (!refusal) return std::nullopt;
+  return engine::Reason{std::move(refusal->code), std::move(refusal->message)};
+}
+
+Result<void> JobQueues::add(const engine::State& state, const std::vector<vendors::Card>& cards, const Job& job,
+                            Time now) {
+  std::vector<queueing::Portion> portions = demand(state, cards, job);
+  HEDDLE_CHECK_OK(tree_->submit(workload(job, portions), now));
+  asked_[job.id] = std::move(portions);
+  return {};
+}
+
+void JobQueues::remove(const Job& job, Time now) {
+  asked_.erase(job.id);
+  const std::string id = key_of(job.id);
+  if (tree_ && tree_->phase(id)) tree_->remove(id, now);
+}
+
+std::optional<engine::Reason> JobQueues::try_devices(const engine::State& state, const Job& job,
+                                                     const model::ClaimSpec& spec, const model::Allocation& allocation,
+                                                     Time now) {
+  std::vector<queueing::Portion> portions = engine::granted(state, spec, allocation);
+  for (queueing::Portion& portion : portions) table_.fill_boxes(portion);
+  tree_->restate(key_of(job.id), std::move(portions));
+  auto refusal = tree_->refusal(key_of(job.id), now);
+  if (!refusal) return std::nullopt;
+  give_up(job);
+  return engine::Reason{std::move(refusal->code), std::move(refusal->message)};
+}
+
+void JobQueues::give_up(const Job& job) {
+  if (const auto asked = asked_.find(job.id); asked != asked_.end()) tree_->restate(key_of(job.id), asked->second);
+}
+
+std::vector<std::string> JobQueues::leaves() const {
+  std::vector<std::string> out;
+  for (const auto& [name, spec] : table_.in_force()) {
+    if (table_.leaf(name)) out.push_back(name);
+  }
+  out.emplace_back(engine::kUnassignedQueue);
+  return out;
+}
+
+JobQueues::Past JobQueues::past(Time now) const {
+  Past out;
+  if (!tree_) return out;
+  for (const auto& [name, one] : tree_->past(now)) out[name] = {one.at, one.milli_device_seconds};
+  return out;
+}
+
+}  // namespace heddle::standalone

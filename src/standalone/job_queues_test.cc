@@ -1,0 +1,253 @@
+#include "standalone/job_queues.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/demand.h"
+#include "standalone/machine.h"
+
+namespace heddle::standalone {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kGi = int64_t{1} << 30;
+
+std::string queue(const std::string& name, const std::string& spec) {
+  return R"({"apiVersion":"heddle.dev/v1alpha1","kind":"AcceleratorQueue","metadata":{"name":")" + name +
+         R"("},"spec":{)" + spec + "}}";
+}
+
+Time at(int64_t second) {
+  return Time{second * 1'000'000'000};
+}
+
+// A machine of four whole cards.
+class JobQueuesTest : public ::testing::Test {
+ protected:
+  JobQueuesTest() {
+    model::Node node;
+    node.meta.name = "box";
+    node.ready = model::Node::Ready::kTrue;
+    state.upsert_node(std::move(node));
+    model::DeviceClass device_class;
+    device_class.meta.name = std::string(kClass);
+    device_class.selectors = {"device.driver == \"accelerator.heddle.dev\""};
+    state.upsert_class(std::move(device_class));
+    set_cards(4);
+  }
+  void set_cards(int count) {
+    for (const auto& slice : slices_) state.remove_slice(slice.meta.name);
+    cards.clear();
+    for (int i = 0; i < count; ++i) {
+      vendors::Card card;
+      card.vendor = "nvidia";
+      card.model = "NVIDIA H100";
+      card.uuid = "GPU-" + std::to_string(i);
+      card.kind = "gpu";
+      card.index = card.minor = i;
+      card.memory_bytes = 80 * kGi;
+      cards.push_back(card);
+    }
+    slices_ = machine_slices("box", cards);
+    for (const auto& slice : slices_) state.upsert_slice(slice);
+  }
+  static Job job(int64_t id, const std::string& user, int64_t count = 1, const std::string& queue_name = "") {
+    Job out;
+    out.id = id;
+    out.uid = "uid-" + std::to_string(id);
+    out.owner = {1000, 1000, user, {"staff"}};
+    out.request.count = count;
+    out.request.command = {"true"};
+    out.request.queue = queue_name;
+    out.submitted = at(id);
+    return out;
+  }
+  static JobQueues make(const std::vector<std::string>& objects) {
+    return JobQueues::make(check_queues(objects).value(), Duration::seconds(600)).value();
+  }
+  // Gives the job its cards, as the daemon does; nothing where it may not or cannot have them.
+  std::optional<std::string> start(JobQueues& queues, Job& job, Time now) {
+    const auto spec = claim_spec(job.request, cards).value();
+    model::Pod pod;
+    engine::PlacementRequest request;
+    request.pod = &pod;
+    request.claims.push_back({job.uid, job.uid, spec});
+    auto outcome = state.place(request, random).value();
+    auto* assigned = std::get_if<engine::Assigned>(&outcome);
+    if (assigned == nullptr) return "no room";
+    if (auto over = queues.try_devices(state, job, spec, assigned->allocations[0], now)) return over->message;
+    job.allocation = assigned->allocations[0];
+    job.granted = now;
+    job.state = JobState::kRunning;
+    model::ResourceClaim claim;
+    claim.meta.name = claim.meta.uid = job.uid;
+    claim.spec = spec;
+    claim.allocation = job.allocation;
+    state.upsert_claim(claim);
+    queues.tree().start(JobQueues::key_of(job.id), now);
+    return std::nullopt;
+  }
+  static std::vector<int64_t> offers(JobQueues& queues, Time now) {
+    std::vector<int64_t> out;
+    auto pass = queues.tree().pass(now);
+    while (const auto offer = pass.next()) {
+      out.push_back(JobQueues::job_of(offer->id));
+      pass.refused(std::nullopt);
+    }
+    return out;
+  }
+
+  engine::State state;
+  SeededRandom random{1};
+  std::vector<vendors::Card> cards;
+
+ private:
+  std::vector<model::ResourceSlice> slices_;
+};
+
+std::string why(const std::vector<std::string>& documents) {
+  const auto checked = check_queues(documents);
+  return checked ? "good: " + *checked : checked.error().text();
+}
+
+TEST(CheckQueues, NamesTheQueueAndTheField) {
+  const std::string good = queue("a", R"("quotas":[{"limit":2}])");
+  EXPECT_THAT(why({good}), HasSubstr("good: ["));
+  EXPECT_EQ(why({}), "good: ");
+  EXPECT_THAT(why({R"({"kind":"List","items":[)" + good + "]}"}), HasSubstr("good: ["));
+  EXPECT_THAT(why({R"({"kind":"AcceleratorQueueList","items":[{"metadata":{"name":"a"},"spec":{}}]})"}),
+              HasSubstr("good: ["));
+  EXPECT_THAT(why({good, good}), HasSubstr("--queues: queue a: metadata.name: is there twice"));
+  EXPECT_THAT(why({R"({"kind":"Pod"})"}), HasSubstr("document 1: kind: Pod is not read here"));
+  EXPECT_THAT(why({"[]"}), HasSubstr("document 1: kind: nothing is not read here"));
+  EXPECT_THAT(why({queue("a", R"("weight":0)")}), HasSubstr("queue a: spec.weight: is 0"));
+  EXPECT_THAT(why({queue("a", R"("parent":"b")")}), HasSubstr("queue a: spec.parent"));
+  EXPECT_THAT(why({queue("unassigned", "")}), HasSubstr("queue unassigned: metadata.name"));
+  EXPECT_THAT(why({R"({"kind":"AcceleratorQueue","spec":{}})"}), HasSubstr("metadata.name"));
+}
+
+TEST_F(JobQueuesTest, UsersAndGroupsStandInThePlaceOfNamespaces) {
+  const JobQueues queues = make({queue("a", R"("namespaces":["ann"])"), queue("b", R"("namespaces":["staff"])"),
+                                 queue("c", ""), queue("d", R"("namespaces":["ann","bob"])"), queue("e", ""),
+                                 queue("e1", R"("parent":"e","namespaces":["eve"])")});
+  const auto of = [&](const std::string& user, const std::string& wanted, int64_t uid = 1000) {
+    const Owner owner{uid, uid, user, {"staff"}};
+    const auto found = queues.queue_for(owner, wanted);
+    return found ? *found : "no: " + found.error().message;
+  };
+  EXPECT_EQ(of("ann", ""), "a");
+  EXPECT_EQ(of("bob", ""), "d");  // their own name before one of their groups
+  EXPECT_EQ(of("fay", ""), "b");
+  EXPECT_EQ(queues.queue_for({1, 1, "guest", {}}, "").value(), "unassigned");
+  EXPECT_EQ(of("ann", "d"), "d");
+  EXPECT_EQ(of("fay", "c"), "c");  // open to all
+  EXPECT_EQ(of("fay", "unassigned"), "unassigned");
+  EXPECT_EQ(of("fay", "a"), "no: queue 'a' is for ann, and fay is none of them");
+  EXPECT_EQ(of("root", "a", 0), "a");
+  EXPECT_THAT(of("ann", "e"), HasSubstr("has queues below it"));
+  EXPECT_EQ(of("ann", "x"), "no: there is no queue 'x': write one of a, b, c, d, e1, unassigned");
+}
+
+TEST_F(JobQueuesTest, LimitsHoldAndWhatIsGuaranteedGoesFirst) {
+  JobQueues queues = make({queue("a", R"("namespaces":["ann"],"quotas":[{"guaranteed":2}])"),
+                           queue("b", R"("namespaces":["bob"],"quotas":[{"guaranteed":0,"limit":3}])")});
+  std::vector<Job> jobs = {job(1, "bob"), job(2, "bob"), job(3, "ann"), job(4, "bob")};
+  ASSERT_TRUE(queues.renew(state, cards, jobs, {}, at(10)));
+  EXPECT_EQ(offers(queues, at(10)).front(), 3);  // entitled work before what borrows, though it came later
+  EXPECT_EQ(start(queues, jobs[0], at(10)), std::nullopt);
+  EXPECT_EQ(start(queues, jobs[1], at(10)), std::nullopt);
+  EXPECT_EQ(start(queues, jobs[3], at(10)), std::nullopt);
+  jobs.push_back(job(5, "bob"));
+  ASSERT_TRUE(queues.add(state, cards, jobs.back(), at(11)));
+  EXPECT_EQ(offers(queues, at(11)), std::vector<int64_t>{3});
+  EXPECT_THAT(queues.tree().refusal(JobQueues::key_of(5), at(11))->message, HasSubstr("3"));
+  EXPECT_EQ(start(queues, jobs[2], at(11)), std::nullopt);
+  EXPECT_EQ(queues.tree().position(JobQueues::key_of(5), at(11)), 1U);
+  queues.remove(jobs[0], at(12));
+  EXPECT_EQ(offers(queues, at(12)), std::vector<int64_t>{5});
+}
+
+TEST_F(JobQueuesTest, WhatCanNeverStartIsKnownAtOnce) {
+  JobQueues queues = make({queue("a", R"("quotas":[{"limit":2}])")});
+  std::vector<Job> jobs = {job(1, "ann", 2, "a")};
+  ASSERT_TRUE(queues.renew(state, cards, jobs, {}, at(10)));
+  EXPECT_EQ(start(queues, jobs[0], at(10)), std::nullopt);
+  EXPECT_EQ(queues.never(state, cards, job(2, "ann", 2, "a"), at(11)), std::nullopt);  // it only waits
+  const auto never = queues.never(state, cards, job(3, "ann", 3, "a"), at(11));
+  ASSERT_TRUE(never.has_value());
+  EXPECT_EQ(never->code, "Limit");
+}
+
+TEST_F(JobQueuesTest, AShareCountsItsPartOfACard) {
+  JobQueues queues = make({queue("a", R"("quotas":[{"limit":"1500m"}])")});
+  std::vector<Job> jobs = {job(1, "ann", 1, "a"), job(2, "ann", 1, "a"), job(3, "ann", 1, "a")};
+  for (size_t i : {1U, 2U}) jobs[i].request.memory_bytes = 40 * kGi;
+  ASSERT_TRUE(queues.renew(state, cards, jobs, {}, at(10)));
+  EXPECT_EQ(start(queues, jobs[0], at(10)), std::nullopt);
+  EXPECT_EQ(start(queues, jobs[1], at(10)), std::nullopt);
+  EXPECT_NE(start(queues, jobs[2], at(10)), std::nullopt);
+}
+
+TEST_F(JobQueuesTest, FairShareRemembersThePastOverARestart) {
+  const std::vector<std::string> objects = {queue("a", R"("namespaces":["ann"])"),
+                                            queue("b", R"("namespaces":["bob"])")};
+  JobQueues before = make(objects);
+  std::vector<Job> jobs = {job(1, "ann", 4)};
+  ASSERT_TRUE(before.renew(state, cards, jobs, {}, at(10)));
+  EXPECT_EQ(start(before, jobs[0], at(10)), std::nullopt);
+  before.remove(jobs[0], at(1010));
+  state.remove_claim(jobs[0].uid);
+  const auto past = before.past(at(1010));
+  EXPECT_GT(past.at("a").milli_device_seconds, 3'900'000);
+  EXPECT_EQ(past.at("b").milli_device_seconds, 0);
+
+  jobs = {job(2, "ann"), job(3, "bob")};
+  for (Job& one : jobs) one.submitted = at(1010 + one.id - 2);
+  JobQueues fresh = make(objects);
+  ASSERT_TRUE(fresh.renew(state, cards, jobs, {}, at(1011)));
+  EXPECT_EQ(offers(fresh, at(1011)), (std::vector<int64_t>{2, 3}));
+  JobQueues after = make(objects);
+  ASSERT_TRUE(after.renew(state, cards, jobs, past, at(1011)));
+  EXPECT_EQ(offers(after, at(1011)), (std::vector<int64_t>{3, 2}));
+}
+
+TEST_F(JobQueuesTest, ARestartTakesUpWhatRunsAndQueuesThatAreGoneHoldNothing) {
+  JobQueues queues = make({queue("a", R"("quotas":[{"limit":1}])")});
+  std::vector<Job> jobs = {job(1, "ann", 1, "a"), job(2, "ann", 1, "a")};
+  ASSERT_TRUE(queues.renew(state, cards, jobs, {}, at(10)));
+  EXPECT_EQ(start(queues, jobs[0], at(10)), std::nullopt);
+  JobQueues again = make({queue("a", R"("quotas":[{"limit":1}])")});
+  ASSERT_TRUE(again.renew(state, cards, jobs, {}, at(20)));
+  EXPECT_EQ(again.tree().active("a"), 1U);
+  EXPECT_TRUE(offers(again, at(20)).empty());
+  JobQueues other = make({queue("b", "")});
+  ASSERT_TRUE(other.renew(state, cards, jobs, {{"a", {at(19), 5}}}, at(20)));
+  EXPECT_EQ(other.queue_of(jobs[1]), "unassigned");
+  EXPECT_EQ(offers(other, at(20)), std::vector<int64_t>{2});
+}
+
+TEST_F(JobQueuesTest, AWaitingJobThatStarvesHoldsBackWhatIsBehindIt) {
+  JobQueues queues = make({queue("a", "")});
+  std::vector<Job> jobs = {job(1, "ann", 4, "a"), job(2, "ann", 1, "a")};
+  ASSERT_TRUE(queues.renew(state, cards, jobs, {}, at(10)));
+  EXPECT_EQ(offers(queues, at(10)), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(offers(queues, at(700)), std::vector<int64_t>{1});
+}
+
+TEST_F(JobQueuesTest, OtherCardsMakeTheTreeAnew) {
+  JobQueues queues = make({queue("a", "")});
+  ASSERT_TRUE(queues.renew(state, cards, {}, {}, at(10)));
+  EXPECT_FALSE(queues.stale(state));
+  set_cards(2);
+  EXPECT_TRUE(queues.stale(state));
+}
+
+TEST_F(JobQueuesTest, TimeNeverGoesBack) {
+  JobQueues queues = make({queue("a", "")});
+  EXPECT_EQ(queues.at_least(at(10)), at(10));
+  EXPECT_EQ(queues.at_least(at(5)), at(10));
+}
+
+}  // namespace
+}  // namespace heddle::standalone

@@ -1,0 +1,155 @@
+"""Queues of a standalone Heddle from end to end: whose turn it is, what a limit holds back, and what a restart keeps."""
+import contextlib
+import os
+import pwd
+import sqlite3
+import textwrap
+
+import pytest
+
+from harness import Standalone, eventually
+
+ME = pwd.getpwuid(os.geteuid()).pw_name
+
+
+def queue(name, **spec):
+    """An object as a cluster has it; spec in YAML's flow form."""
+    lines = "".join(f"\n  {key}: {value}" for key, value in spec.items())
+    return f"apiVersion: heddle.dev/v1alpha1\nkind: AcceleratorQueue\nmetadata: {{name: {name}}}\nspec:{lines or ' {}'}\n"
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """machine(cards, *queues, *flags) -> a Heddle with these queues."""
+    with contextlib.ExitStack() as stack:
+        def make(simulate, queues, *flags):
+            heddle = Standalone(simulate)
+            stack.callback(heddle.close)
+            file = tmp_path / "queues.yaml"
+            file.write_text("---\n".join(queues))
+            heddle.up("--queues", file, *flags)
+            return heddle
+        yield make
+
+
+def until(path):
+    return ["/bin/sh", "-c", f"while [ ! -e {path} ]; do sleep 0.02; done"]
+
+
+def test_a_limit_holds_back_its_own_queue_only(machine, tmp_path):
+    heddle = machine("h100x2", [queue("small", quotas="[{limit: 1}]"), queue("large")])
+    first = heddle.start("--queue", "small", "--name", "first", "--", *until(tmp_path / "first"))
+    assert heddle.wait_state("first", "running")["queue"] == "small"
+    second = heddle.start("--queue", "small", "--name", "second", "--", "true")
+    waiting = heddle.wait_state("second", "waiting")
+    assert waiting["position"] == 1 and waiting["reasons"][0]["code"] == "Limit", waiting
+    heddle.call("run", "--queue", "large", "--no-wait", "--", "true", check=0)
+    table = heddle.call("ps", check=0).stdout
+    assert "QUEUE" in table and "small 1. job 2:" in table, table
+    explained = heddle.call("explain", "second", check=0).stdout
+    assert "queue      small" in explained and "place      1 in the queue" in explained, explained
+    (tmp_path / "first").touch()
+    assert first.wait(60) == 0 and second.wait(60) == 0
+    assert "place 1 in queue small" in second.stderr.read()
+
+
+def test_what_is_guaranteed_goes_before_what_borrows(machine, tmp_path):
+    heddle = machine("h100x1", [queue("owner", quotas="[{guaranteed: 1}]"), queue("guest")])
+    runs = heddle.start("--queue", "guest", "--name", "runs", "--", *until(tmp_path / "runs"))
+    heddle.wait_state("runs", "running")
+    guest = heddle.start("--queue", "guest", "--name", "guest", "--priority", "9", "--", "true")
+    heddle.wait_state("guest", "waiting")
+    owner = heddle.start("--queue", "owner", "--name", "owner", "--", *until(tmp_path / "owner"))
+    heddle.wait_state("owner", "waiting")
+    (tmp_path / "runs").touch()
+    assert runs.wait(60) == 0
+    heddle.wait_state("owner", "running")
+    assert heddle.job("guest")["state"] == "waiting"
+    (tmp_path / "owner").touch()
+    assert owner.wait(60) == 0 and guest.wait(60) == 0
+
+
+def test_users_have_their_queue_and_wrong_ones_are_refused(machine):
+    heddle = machine("h100x2", [queue("mine", namespaces=f"[{ME}]", quotas="[{limit: 1}]"), queue("top"),
+                                queue("below", parent="top")])
+    heddle.start("--name", "a", "--", "sleep", "1000")
+    assert heddle.wait_state("a", "running")["queue"] == "mine"
+    for words, why in ((["--queue", "nothing"], "there is no queue 'nothing': write one of below, mine, unassigned"),
+                       (["--queue", "top"], "has queues below it"), (["--count", "2"], "limit")):
+        refused = heddle.call("run", *words, "--", "true")
+        assert refused.returncode == 2 and why in refused.stderr, refused.stderr
+    assert len(heddle.jobs()) == 1
+
+
+def test_a_restart_keeps_queues_places_and_the_past(machine, tmp_path):
+    heddle = machine("h100x1", [queue("a"), queue("b")])
+    runs = heddle.start("--queue", "a", "--name", "runs", "--", *until(tmp_path / "runs"))
+    heddle.wait_state("runs", "running")
+    waits = heddle.start("--queue", "a", "--name", "waits", "--", "true")
+    heddle.wait_state("waits", "waiting")
+    heddle.kill_daemon()
+    heddle.up()
+    jobs = {job["name"]: job for job in heddle.jobs().values()}
+    assert jobs["runs"]["state"] == "running" and jobs["runs"]["queue"] == "a"
+    assert jobs["waits"]["position"] == 1 and jobs["waits"]["queue"] == "a"
+    (tmp_path / "runs").touch()
+    assert runs.wait(60) == 0 and waits.wait(60) == 0
+    heddle.wait_empty()
+    heddle.call("down", check=0)
+    with contextlib.closing(sqlite3.connect(os.path.join(heddle.folder, "ledger.db"))) as ledger:
+        past = dict(ledger.execute("SELECT queue, milli_device_seconds FROM queue_past"))
+    assert past["a"] > 0 and past["b"] == 0, past
+    heddle.up()
+    assert heddle.call("run", "--queue", "b", "--", "true").returncode == 0
+    heddle.call("down", check=0)
+    heddle.up("--queues", "none")
+    refused = heddle.call("run", "--queue", "b", "--", "true")
+    assert refused.returncode == 2 and "there are no queues here" in refused.stderr
+    assert heddle.call("run", "--", "true").returncode == 0
+
+
+def test_a_bad_file_names_the_field_and_loses_nothing(machine, tmp_path):
+    heddle = machine("h100x1", [queue("a", quotas="[{limit: 1}]")])
+    heddle.call("down", check=0)
+    bad = tmp_path / "bad.yaml"
+    for text, why in ((queue("a", weight=0), "queue a: spec.weight: is 0"),
+                      (queue("a", parent="b"), "queue a: spec.parent"),
+                      ("kind: Pod\n", "kind: Pod is not read here; write AcceleratorQueue"),
+                      ("a: [", "--queues"), ("", "has no AcceleratorQueue")):
+        bad.write_text(text)
+        refused = heddle.up("--queues", bad, check=1)
+        assert why in refused.stderr, refused.stderr
+    missing = heddle.up("--queues", tmp_path / "missing.yaml", check=1)
+    assert "--queues" in missing.stderr
+    heddle.up()
+    heddle.start("--queue", "a", "--name", "runs", "--", "sleep", "1000")
+    heddle.wait_state("runs", "running")
+    assert heddle.call("run", "--queue", "a", "--no-wait", "--", "true").returncode == 2
+
+
+def test_what_starves_is_not_passed_in_queues_either(machine, tmp_path):
+    heddle = machine("h100x1", [queue("a"), queue("b")], "--starve-after", "0s")
+    big = heddle.start("--queue", "a", "--memory", "60000Mi", "--name", "big", "--", *until(tmp_path / "big"))
+    heddle.wait_state("big", "running")
+    late = heddle.start("--queue", "b", "--memory", "60000Mi", "--name", "late", "--", "true")
+    heddle.wait_state("late", "waiting")
+    small = heddle.start("--queue", "a", "--memory", "1000Mi", "--priority", "9", "--name", "small", "--", "true")
+    eventually(lambda: (job := heddle.job("small")) and job["reasons"] and job["reasons"][0]["code"] == "Behind", "held back")
+    (tmp_path / "big").touch()
+    assert big.wait(60) == 0 and late.wait(60) == 0 and small.wait(60) == 0
+
+
+def test_the_example_of_the_documentation_is_good(machine):
+    text = textwrap.dedent("""\
+        apiVersion: heddle.dev/v1alpha1
+        kind: AcceleratorQueue
+        metadata: {name: training}
+        spec:
+          weight: 2
+          namespaces: [ann, trainers]
+          quotas:
+            - guaranteed: 1
+              limit: 2
+        """)
+    heddle = machine("h100x2", [text])
+    assert heddle.call("run", "--", "true").returncode == 0
