@@ -88,7 +88,7 @@ class Search : public std::enable_shared_from_this<Search> {
     request.path = std::move(path);
     request.timeout = kTimeout;
     client_.send(std::move(request),
-                 [self = shared_from_this(), then = std::move(then)](Result<kube::Response> answer) {
+                 [self = shared_from_this(), then = std::move(then)](const Result<kube::Response>& answer) {
                    then(answer);
                    self->answered();
                  });
