@@ -75,7 +75,7 @@ void Reconciler::Impl::look_at_boxes() {
 
 void Reconciler::Impl::keep_boxes(const PodRecord& record, engine::PlacementRequest& request) {
   if (!queued.queues) return;
-  const queueing::Amounts keep = queued.queues->keep_intact(unit_id(record));
+  const queueing::Amounts keep = queued.queues->keep_intact(work_id(record));
   if (std::all_of(keep.begin(), keep.end(), [](int64_t boxes) { return boxes == 0; })) return;
   if (queued.rooms_stale) look_at_boxes();
   int64_t devices = 0;

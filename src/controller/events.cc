@@ -150,7 +150,7 @@ void Reconciler::Impl::remove_pod(const std::string& key, const std::string& uid
   unnoticed.erase(key);
   unnoticed_pods.erase(key);
   forget_plain_pod(key);
-  queued.departures.erase(key);
+  drop_departure(key);
   PodRecord* record = find(key);
   if (record == nullptr) return;
   leave_queue(*record);
@@ -336,9 +336,7 @@ void Reconciler::Impl::resign() {
     record.reread_pod = record.clearing = false;
     record.retry_at = 0;
     record.failures = record.tries = 0;
-    record.refused_version = record.planned_version = 0;
-    record.refused_victims.clear();
-    record.refusals_end = 0;
+    record.refused_version = 0;
     record.retell_at = 0;
     record.failed_nodes.clear();
     record.nominated.clear();

@@ -119,6 +119,16 @@ void FakeCluster::create_queued_pod(const std::string& name, const std::string& 
   meta["creationTimestamp"] = format_rfc3339(clock.now());
 }
 
+void FakeCluster::create_queued_member(const std::string& name, const std::string& gang, int size,
+                                       const std::string& queue, const Json& marks, const Json& extra_spec) {
+  Json annotations{{"heddle.dev/gang", gang}, {"heddle.dev/gang-size", std::to_string(size)}};
+  annotations.update(marks);
+  create_pod(name, std::vector<Json>{{{"nvidia.com/gpu", "1"}}}, extra_spec, annotations);
+  Json& meta = api.pod(key_of(name))["metadata"];
+  meta["labels"]["heddle.dev/queue"] = queue;
+  meta["creationTimestamp"] = format_rfc3339(clock.now());
+}
+
 void FakeCluster::create_claim_pod(const std::string& name, const std::vector<std::string>& claims) {
   Json pod{{"metadata", {{"name", name}, {"namespace", kNamespace}}},
            {"spec", {{"containers", Json::array({{{"name", "c"}}})}}}};
@@ -431,6 +441,23 @@ std::vector<std::string> FakeCluster::event_reasons() const {
   std::vector<std::string> out;
   for (const Json& event : api.events) out.push_back(event["reason"]);
   return out;
+}
+
+void live_with_a_fault_at_every_write(Fault fault, const Life& life, uint64_t least_writes) {
+  uint64_t total = 0;
+  for (uint64_t at = 1; total == 0 || at <= total; ++at) {
+    SCOPED_TRACE(fmt::format("fault {} at write {}", static_cast<int>(fault), at));
+    FakeCluster cluster;
+    life.prepare(cluster);
+    const uint64_t before = cluster.writes;
+    cluster.fault = [&](const Write&, uint64_t number) { return number == before + at ? fault : Fault::kNone; };
+    life.act(cluster);
+    life.expect(cluster);
+    for (const std::string& violation : cluster.violations()) ADD_FAILURE() << violation;
+    if (total == 0) total = cluster.writes - before;
+    if (::testing::Test::HasFailure()) return;
+  }
+  EXPECT_GE(total, least_writes);
 }
 
 }  // namespace heddle::controller::testing

@@ -96,6 +96,9 @@ class FakeCluster {
   // The same, of a queue, submitted now.
   void create_queued_pod(const std::string& name, const std::string& queue, const Json& limits,
                          const Json& extra_spec = Json::object());
+  // A member of a gang of a queue, with one card, submitted now.
+  void create_queued_member(const std::string& name, const std::string& gang, int size, const std::string& queue,
+                            const Json& marks = Json::object(), const Json& extra_spec = Json::object());
   void delete_pod(const std::string& name);
   void finish_pod(const std::string& name);
   void upsert_quota(const std::string& name, std::map<std::string, int64_t> hard, std::vector<QuotaTerm> terms = {});
@@ -151,5 +154,14 @@ class FakeCluster {
   std::map<std::string, std::string> topologies_;  // as JSON
   uint64_t incarnation_ = 0;
 };
+
+// The same life again and again, with a fault at its first write, its second, and so on; `act` makes the writes that
+// count, and every one of the lives has to end as `expect` says.
+struct Life {
+  std::function<void(FakeCluster&)> prepare;
+  std::function<void(FakeCluster&)> act;
+  std::function<void(const FakeCluster&)> expect;
+};
+void live_with_a_fault_at_every_write(Fault fault, const Life& life, uint64_t least_writes);
 
 }  // namespace heddle::controller::testing

@@ -25,10 +25,15 @@ const model::ClaimSpec& spec_of(const Want& want) {
 
 }  // namespace
 
+engine::Reason gang_incomplete(const Unit& unit, int64_t missing) {
+  return {"GangIncomplete", fmt::format("{} of the {} members that gang {} needs cannot be placed yet; see their "
+                                        "conditions",
+                                        missing, unit.minimum, unit.name)};
+}
+
 GangRef Reconciler::Impl::gang_of_pod(const std::string& pod_key) {
   const Unit* unit = units.unit_of(pod_key);
-  // The queues know pods only: where there are queues, members start one by one.
-  if (unit == nullptr || !unit->gang || queued.queues) return {};
+  if (unit == nullptr || !unit->gang) return {};
   return {unit, &gangs[unit->id]};
 }
 
@@ -130,12 +135,6 @@ bool Reconciler::Impl::gang_started(const Unit& unit) const {
 }
 
 void Reconciler::Impl::units_changed() {
-  if (queued.queues) {
-    for (const auto& [id, gang] : std::exchange(gangs, {})) dirty.insert(gang.held.begin(), gang.held.end());
-    stalled.clear();
-    units.take_changed();
-    return;
-  }
   for (const std::string& id : units.take_changed()) {
     const Unit* unit = units.find(id);
     if (unit == nullptr) {
@@ -157,6 +156,7 @@ void Reconciler::Impl::units_changed() {
       record->refused_version = 0;
       dirty.insert(key);
     }
+    form_works(id);
     // A member left before the gang started: what the others have must not stand idle until another one comes.
     if (unit->blocked && !(gang.planned.empty() && gang.whole.empty()) && !gang_started(*unit)) take_back(*unit);
   }
@@ -194,40 +194,43 @@ std::vector<const Unit*> Reconciler::Impl::pending_units() {
 }
 
 void Reconciler::Impl::place_unit(const Unit& unit, std::map<std::string, engine::Outcome>& answers) {
-  if (unit.gang) return place_gang(unit);
+  if (unit.gang) return place_gang(unit, nullptr);
   if (PodRecord* record = find(unit.members.empty() ? unit.id : unit.members.front()); record != nullptr)
     place(*record, answers);
 }
 
-std::vector<PodRecord*> Reconciler::Impl::waiting_members(const Unit& unit) {
+std::vector<PodRecord*> Reconciler::Impl::waiting_members(const Unit& unit, const Work* work) {
   std::vector<PodRecord*> waiting;
   for (const std::string& key : unit.members) {
-    PodRecord* record = find(key);
+    PodRecord* record = work == nullptr || work->members.contains(key) ? find(key) : nullptr;
     if (record != nullptr && pending.contains(order_of(record->pod))) waiting.push_back(record);
   }
   return waiting;
 }
 
-void Reconciler::Impl::tell_gang(const Unit& unit, const Telling& telling) {
-  for (PodRecord* record : waiting_members(unit)) {
+void Reconciler::Impl::tell_gang(const Unit& unit, const Work* work, const Telling& telling) {
+  for (PodRecord* record : waiting_members(unit, work)) {
     record->refused_version = placement_version();
     tell(*record, Telling(telling));
   }
 }
 
 // The gang cannot start as it is. What it has been given and does not use goes back; what is left of one that runs is
-// ended when that lasts too long.
-void Reconciler::Impl::gang_refused(const Unit& unit, Telling telling) {
+// ended when that lasts too long. A member by itself only waits.
+void Reconciler::Impl::gang_refused(const Unit& unit, const Work* work, Telling telling) {
   const bool started = gang_started(unit);
+  const bool one = work != nullptr && work->one_of_gang();
   GangState& gang = gangs[unit.id];
   ++(telling.outcome == "Infeasible" ? stats.infeasible : stats.waiting);
-  if (!started && !(gang.whole.empty() && gang.planned.empty())) take_back(unit);
+  if (!started && !one && !(gang.whole.empty() && gang.planned.empty())) take_back(unit);
   if (started && whole_members(unit, gang) < unit.minimum && gang.short_since == 0) {
     gang.short_since = std::max<int64_t>(clock.monotonic_nanos(), 1);  // 0 says that it is not short
     wake_at(gang.short_since + options.gang_patience.nanos, {});
   }
-  tell_gang(unit, telling);
-  for (PodRecord* record : waiting_members(unit)) {
+  // Those that are not asked for before it has started hear the same.
+  if (work != nullptr && work->core && !started) work = nullptr;
+  tell_gang(unit, work, telling);
+  for (PodRecord* record : waiting_members(unit, work)) {
     if (record->failed_nodes.empty()) continue;
     record->failed_nodes.clear();
     record->failures = std::max(record->failures, 5);
@@ -237,12 +240,13 @@ void Reconciler::Impl::gang_refused(const Unit& unit, Telling telling) {
 }
 
 // What is still to be placed, in rank order; nothing when something of it has to change first.
-std::optional<GangAsk> Reconciler::Impl::gang_ask(const Unit& unit) {
+std::optional<GangAsk> Reconciler::Impl::gang_ask(const Unit& unit, const Work* work) {
   GangAsk ask;
   ask.request.name = unit.name;
   ask.request.required = unit.required;
   ask.request.preferred = unit.preferred;
   const GangState& gang = gangs[unit.id];
+  const bool one = work != nullptr && work->one_of_gang();
   std::map<std::string, std::string> subgroup_of;
   for (const Subgroup& subgroup : unit.subgroups) {
     int64_t minimum = subgroup.minimum;
@@ -250,9 +254,9 @@ std::optional<GangAsk> Reconciler::Impl::gang_ask(const Unit& unit) {
       subgroup_of[key] = subgroup.name;
       minimum -= gang.whole.contains(key) || !pods.contains(key) ? 1 : 0;
     }
-    if (minimum > 0) ask.request.subgroup_minimum[subgroup.name] = minimum;
+    if (minimum > 0 && !one) ask.request.subgroup_minimum[subgroup.name] = minimum;
   }
-  for (PodRecord* record : waiting_members(unit)) {
+  for (PodRecord* record : waiting_members(unit, work)) {
     const std::string key = record->pod.meta.key();
     const Wants wants = wants_of(*record);
     engine::GangMember member;
@@ -278,7 +282,12 @@ std::optional<GangAsk> Reconciler::Impl::gang_ask(const Unit& unit) {
     const std::string node = bound(record->pod) ? record->pod.node_name : claims_node(*record);
     if (!node.empty()) ask.request.fixed_nodes.push_back(node);
   }
-  const int64_t needed = unit.minimum - whole_members(unit, gang);
+  for (const std::string& key : gang.planned) {
+    const PodRecord* record = find(key);
+    const auto usage = record == nullptr ? usages.end() : usages.find(record->pod.meta.uid);
+    if (usage != usages.end()) ask.request.fixed_nodes.push_back(usage->second.node);
+  }
+  const int64_t needed = one ? 1 : unit.minimum - whole_members(unit, gang);
   ask.missing = needed - static_cast<int64_t>(ask.members.size());
   ask.request.minimum = std::clamp<int64_t>(needed, 1, std::max<int64_t>(static_cast<int64_t>(ask.members.size()), 1));
   return ask;
@@ -292,42 +301,65 @@ std::string Reconciler::Impl::claims_node(const PodRecord& record) const {
   return {};
 }
 
-void Reconciler::Impl::place_gang(const Unit& unit) {
-  if (unit.blocked) return gang_refused(unit, waits({*unit.blocked}));
-  std::optional<GangAsk> ask = gang_ask(unit);
+void Reconciler::Impl::place_gang(const Unit& unit, const Work* work) {
+  if (unit.blocked) return gang_refused(unit, work, waits({*unit.blocked}));
+  std::optional<GangAsk> ask = gang_ask(unit, work);
   if (!ask || ask->members.empty()) return;
-  if (ask->missing > 0) {
-    return gang_refused(
-        unit,
-        waits({{"GangIncomplete", fmt::format("{} of the {} members that gang {} needs cannot be placed yet; see their "
-                                              "conditions",
-                                              ask->missing, unit.minimum, unit.name)}}));
-  }
+  if (ask->missing > 0) return gang_refused(unit, work, waits({gang_incomplete(unit, ask->missing)}));
   const model::Pod& first = ask->members.front().record->pod;
-  if (auto quota = over_quota(first, ask->least)) return gang_refused(unit, waits({std::move(*quota)}));
-  const int64_t start = clock.monotonic_nanos();
-  auto outcome = engine::place_gang(ledger.state(), options.topology, ask->request, random);
-  if (stats.place_nanos.size() < 100000) stats.place_nanos.push_back(clock.monotonic_nanos() - start);
-  if (!outcome) {
-    ++stats.refused;
-    return gang_refused(unit, {"Refused", {{"Invalid", outcome.error().text()}}});
+  if (auto quota = over_quota(first, ask->least)) return gang_refused(unit, work, waits({std::move(*quota)}));
+  std::optional<engine::Reason> over;  // what its queue says to the kind of devices that was tried first
+  for (int kinds = 0;; ++kinds) {
+    const int64_t start = clock.monotonic_nanos();
+    auto outcome = engine::place_gang(ledger.state(), options.topology, ask->request, random);
+    if (stats.place_nanos.size() < 100000) stats.place_nanos.push_back(clock.monotonic_nanos() - start);
+    if (!outcome) {
+      ++stats.refused;
+      return gang_refused(unit, work, {"Refused", {{"Invalid", outcome.error().text()}}});
+    }
+    if (auto* assigned = std::get_if<engine::GangAssigned>(&*outcome)) {
+      auto reason = gang_assigned(unit, work, *ask, *assigned);
+      if (!reason) return;
+      if (!over) over = std::move(reason);
+      if (kinds < kMostKinds && avoid_kind_of_gang(*assigned, *ask)) continue;
+    }
+    if (over) return gang_refused(unit, work, waits({std::move(*over)}));
+    if (auto* waiting = std::get_if<engine::Waiting>(&*outcome))
+      return gang_refused(unit, work, waits(std::move(waiting->reasons)));
+    return gang_refused(unit, work, {"Infeasible", std::move(std::get<engine::Infeasible>(*outcome).reasons)});
   }
-  if (auto* assigned = std::get_if<engine::GangAssigned>(&*outcome)) return gang_assigned(unit, *ask, *assigned);
-  if (auto* waiting = std::get_if<engine::Waiting>(&*outcome))
-    return gang_refused(unit, waits(std::move(waiting->reasons)));
-  gang_refused(unit, {"Infeasible", std::move(std::get<engine::Infeasible>(*outcome).reasons)});
+}
+
+// The nodes of the first member that is not on one of them yet; one kind at a time.
+bool Reconciler::Impl::avoid_kind_of_gang(const engine::GangAssigned& outcome, GangAsk& ask) const {
+  for (size_t i = 0; i < ask.members.size(); ++i) {
+    if (!outcome.members[i] || !avoid_kind(*outcome.members[i], ask.members[i].open, ask.request.members[i].request))
+      continue;
+    const std::set<std::string> avoided = ask.request.members[i].request.held_nodes;
+    for (engine::GangMember& member : ask.request.members)
+      member.request.held_nodes.insert(avoided.begin(), avoided.end());
+    return true;
+  }
+  return false;
 }
 
 // All of it is held before the first write goes out.
-void Reconciler::Impl::gang_assigned(const Unit& unit, GangAsk& ask, engine::GangAssigned& outcome) {
+std::optional<engine::Reason> Reconciler::Impl::gang_assigned(const Unit& unit, const Work* work, GangAsk& ask,
+                                                              engine::GangAssigned& outcome) {
   DeviceUsage asked;
   for (size_t i = 0; i < ask.members.size(); ++i) {
     if (!outcome.members[i]) continue;
     for (size_t claim = 0; claim < ask.members[i].open.size(); ++claim)
       asked += usage_of(spec_of(ask.members[i].open[claim]), outcome.members[i]->allocations[claim], options.driver);
   }
-  if (auto quota = over_quota(ask.members.front().record->pod, asked))
-    return gang_refused(unit, waits({std::move(*quota)}));
+  if (auto quota = over_quota(ask.members.front().record->pod, asked)) {
+    gang_refused(unit, work, waits({std::move(*quota)}));
+    return std::nullopt;
+  }
+  if (work != nullptr) {
+    if (auto reason = gang_over_queue(*work, ask, outcome)) return reason;
+    if (work->core) invite_growth(*work);
+  }
   GangState& gang = gangs[unit.id];
   std::vector<PodRecord*> placed;
   for (size_t i = 0; i < ask.members.size(); ++i) {
@@ -352,6 +384,7 @@ void Reconciler::Impl::gang_assigned(const Unit& unit, GangAsk& ask, engine::Gan
   }
   if (!outcome.level.empty()) gang.place = fmt::format("{} {}", outcome.level, outcome.domain);
   for (PodRecord* record : placed) advance(*record);
+  return std::nullopt;
 }
 
 // Members that wait for their gate, or for kube-scheduler, give back what they have; none of them runs yet.

@@ -11,8 +11,6 @@
 namespace heddle::controller {
 namespace {
 
-constexpr int kMostKinds = 4;  // other kinds of devices that are tried when quota refuses one
-
 Telling no(const char* outcome, std::vector<engine::Reason> reasons) {
   return {outcome, std::move(reasons)};
 }
@@ -110,7 +108,7 @@ void Reconciler::Impl::place(PodRecord& record, std::map<std::string, engine::Ou
     return tell(record, no("Waiting", {std::move(*quota)}));
   }
   const bool common = !request.pinned_node && !request.preferred_node && request.excluded_nodes.empty() &&
-                      !queued.holds.contains(unit_id(record));
+                      !queued.holds.contains(work_id(record));
   if (const auto same = answers.find(shape); common && same != answers.end()) {
     record.refused_version = placement_version();
     const bool waits = std::holds_alternative<engine::Waiting>(same->second);

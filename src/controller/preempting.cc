@@ -5,6 +5,7 @@
 
 #include "controller/objects.h"
 #include "controller/reconciler_impl.h"
+#include "engine/gang_eviction.h"
 
 namespace heddle::controller {
 namespace {
@@ -46,7 +47,8 @@ void Reconciler::Impl::note_plain_pod(const model::Pod& pod) {
                           .started = pod.meta.created,
                           .cost = 0,
                           .site = pod.node_name,
-                          .leaving = pod.meta.deleting};
+                          .leaving = pod.meta.deleting,
+                          .sites = {}};
   const auto known = queued.plain.find(key);
   if (known != queued.plain.end() && known->second.victim == victim && known->second.uid == pod.meta.uid) return;
   queued.plain[key] = {victim, pod.meta.uid};
@@ -67,30 +69,31 @@ void Reconciler::Impl::room_made(const std::string& preemptor) {
   if (hold == queued.holds.end()) return;
   hold->second.ready = true;
   ++queued.version;
-  if (PodRecord* record = find(preemptor); record != nullptr) record->refused_version = 0;
+  const auto work = queued.works.find(preemptor);
+  if (work == queued.works.end()) return;
+  for (PodRecord* record : waiting_of(work->second)) record->refused_version = 0;
 }
 
 // Those for which all victims have gone start first, where room was made for them.
 void Reconciler::Impl::place_held() {
-  const int64_t now = clock.monotonic_nanos();
   std::vector<std::string> ready;
   for (const auto& [id, hold] : queued.holds) {
     if (hold.ready) ready.push_back(id);
   }
   for (const std::string& id : ready) {
-    PodRecord* record = find(id);
-    if (record == nullptr || !pending.contains(order_of(record->pod))) {
+    const auto work = queued.works.find(id);
+    if (work == queued.works.end() || waiting_of(work->second).empty()) {
       queued.holds.erase(id);
       continue;
     }
-    if (record->in_flight > 0 || record->retry_at > now) continue;
+    if (busy(work->second)) continue;
     std::map<std::string, engine::Outcome> answers;
-    place(*record, answers);
+    place_work(work->second, answers);
     if (queued.queues->phase(id) == Phase::kRunning) continue;
     // Something else came in between, such as a node that is closed now: it waits as others do, and is planned again.
     if (queued.queues->phase(id) == Phase::kHeld) queued.queues->requeue(id, clock.now());
     queued.holds.erase(id);
-    record->refused_version = 0;
+    for (PodRecord* record : waiting_of(work->second)) record->refused_version = 0;
     ++queued.version;
   }
 }
@@ -100,59 +103,158 @@ void Reconciler::Impl::plan_evictions(const std::vector<std::string>& without_ro
   size_t plans = 0;
   std::set<std::string> in_vain;  // equal units find no victims either
   for (const std::string& id : without_room) {
-    PodRecord* record = find(id);
-    if (record == nullptr || record->in_flight > 0 || queued.queues->phase(id) != Phase::kWaiting) continue;
-    if (record->planned_version == placement_version()) continue;
+    const auto found = queued.works.find(id);
+    if (found == queued.works.end() || queued.queues->phase(id) != Phase::kWaiting) continue;
+    Work& work = found->second;
+    const std::vector<PodRecord*> waiting = waiting_of(work);
+    if (waiting.empty() || busy(work) || work.planned_version == placement_version()) continue;
     const queueing::Workload* workload = queued.queues->workload(id);
-    const std::string like = fmt::format("{}\n{}\n{}", workload->queue, workload->priority, record->signature);
-    if (record->refused_victims.empty() && in_vain.contains(like)) continue;
+    const std::string like = fmt::format("{}\n{}\n{}", workload->queue, workload->priority, waiting.front()->signature);
+    if (work.refused_victims.empty() && in_vain.contains(like)) continue;
     if (++plans > kPlansAPass) {
       pass_due = true;
       wake_at(clock.monotonic_nanos() + options.first_backoff.nanos, {});
       return;
     }
-    record->planned_version = placement_version();
-    if (!plan_eviction(*record)) in_vain.insert(like);
+    work.planned_version = placement_version();
+    if (!plan_eviction(work)) in_vain.insert(like);
   }
 }
 
-bool Reconciler::Impl::plan_eviction(PodRecord& record) {
-  const Wants wants = wants_of(record);
+bool Reconciler::Impl::plan_eviction(const Work& work) {
+  const Unit* unit = units.find(work.unit);
+  if (unit != nullptr && unit->gang) return plan_gang_eviction(*unit, work);
+  PodRecord* record = find(work.id);
+  if (record == nullptr) return false;
+  const Wants wants = wants_of(*record);
   std::vector<Want> open;
-  const engine::PlacementRequest request = request_of(record, wants, open);
+  const engine::PlacementRequest request = request_of(*record, wants, open);
   if (wants.blocked || open.empty()) return false;
   auto room = engine::RoomWithout::make(ledger.state(), request, queued.holdings);
   if (!room) return false;
-  const auto answer = queued.preemptions->plan(unit_id(record), clock.now(), **room, record.refused_victims);
+  auto answer = queued.preemptions->plan(work.id, clock.now(), **room, refused_victims(work));
   if (!answer.eviction) return false;
-  begin_eviction(record, *answer.eviction);
+  const std::string site = answer.eviction->site;
+  begin_eviction(work, std::move(*answer.eviction), {site});
   return true;
 }
 
-void Reconciler::Impl::begin_eviction(PodRecord& record, const queueing::Eviction& eviction) {
-  const queueing::Workload* own = queued.queues->workload(eviction.preemptor);
-  const std::string queue = own->queue;
+// All that waits of the work fits at once when the victims have gone; where it fits is held for it.
+bool Reconciler::Impl::plan_gang_eviction(const Unit& unit, const Work& work) {
+  if (unit.blocked) return false;
+  const std::optional<GangAsk> ask = gang_ask(unit, &work);
+  if (!ask || ask->members.empty() || ask->missing > 0) return false;
+  auto room = engine::GangRoomWithout::make(ledger.state(), options.topology, ask->request, queued.holdings);
+  if (!room) return false;
+  auto answer = queued.preemptions->plan(work.id, clock.now(), **room, refused_victims(work));
+  if (!answer.eviction) return false;
+  std::vector<queueing::Victim> victims(answer.eviction->victims.size());
+  std::vector<const queueing::Victim*> gone;
+  for (size_t i = 0; i < victims.size(); ++i) {
+    victims[i].id = answer.eviction->victims[i];
+    gone.push_back(&victims[i]);
+  }
+  if (!(*room)->fits({}, gone)) return false;
+  begin_eviction(work, std::move(*answer.eviction), (*room)->sites());
+  return true;
+}
+
+// A gang that would have to go with a further member that may not, may not either.
+std::set<std::string> Reconciler::Impl::refused_victims(const Work& work) const {
+  std::set<std::string> refused = work.refused_victims;
+  for (const std::string& id : work.refused_victims) {
+    const auto victim = queued.works.find(id);
+    if (victim != queued.works.end()) refused.insert(victim->second.unit);
+  }
+  return refused;
+}
+
+// A gang goes with all that it has: without its core the further members are of no use. They only ever borrow, so
+// whoever may take the core may take them.
+void Reconciler::Impl::add_growth(std::vector<std::string>& victims) const {
+  std::set<std::string> gangs_of_victims;
+  for (const std::string& victim : victims) {
+    const auto work = queued.works.find(victim);
+    if (work != queued.works.end() && work->second.core) gangs_of_victims.insert(victim);
+  }
+  for (const auto& [id, work] : queued.works) {
+    const bool goes = work.growth && gangs_of_victims.contains(work.unit) &&
+                      queued.queues->phase(id) == Phase::kRunning && !queued.departures.contains(id);
+    if (goes && std::find(victims.begin(), victims.end(), id) == victims.end()) victims.push_back(id);
+  }
+}
+
+void Reconciler::Impl::begin_eviction(const Work& work, queueing::Eviction eviction,
+                                      const std::set<std::string>& sites) {
+  const std::string queue = queued.queues->workload(eviction.preemptor)->queue;
   const bool entitled = queued.queues->would_be_entitled(eviction.preemptor, eviction.victims);
-  queued.holds[eviction.preemptor] = {eviction.site, eviction.victims, false};
+  add_growth(eviction.victims);
+  queued.holds[eviction.preemptor] = {sites, eviction.victims, false};
   queued.preemptions->begin(eviction, clock.now());
   queued.status_dirty = true;
+  std::vector<std::string> names;
   for (const std::string& victim : eviction.victims) {
     const queueing::Workload* other = queued.queues->workload(victim);
     const bool borrowed = entitled && other != nullptr && other->queue != queue;
-    const std::string why = borrowed ? fmt::format("{} of queue {} takes back what queue {} borrowed",
-                                                   eviction.preemptor, queue, other->queue)
-                                     : fmt::format("{} of queue {} has a higher priority", eviction.preemptor, queue);
-    const auto plain = queued.plain.find(victim);
-    const PodRecord* gone = find(victim);
-    const std::string uid = plain != queued.plain.end() ? plain->second.uid : gone != nullptr ? gone->pod.meta.uid : "";
-    queued.departures[victim] = {.unit = victim, .uid = uid, .why = why};
-    ask_to_go(victim);
+    const std::string who = fmt::format("{} of queue {}", work_name(eviction.preemptor), queue);
+    const std::string why = borrowed ? fmt::format("{} takes back what queue {} borrowed", who, other->queue)
+                                     : fmt::format("{} has a higher priority", who);
+    names.push_back(work_name(victim));
+    ask_to_go(victim, why);
   }
   ++stats.preemptions;
-  tell(record, {"Waiting",
-                {{"Evicting", fmt::format("waits for {} to end on node {}: {}", list(eviction.victims), eviction.site,
-                                          entitled ? fmt::format("it is within what queue {} is guaranteed", queue)
-                                                   : std::string("they have a lower priority"))}}});
+  const Telling telling{
+      "Waiting",
+      {{"Evicting", fmt::format("waits for {} to end on node{} {}: {}", list(names), sites.size() > 1 ? "s" : "",
+                                list({sites.begin(), sites.end()}),
+                                entitled ? fmt::format("it is within what queue {} is guaranteed", queue)
+                                         : std::string("they have a lower priority"))}}};
+  for (PodRecord* record : waiting_of(work)) tell(*record, Telling(telling));
+}
+
+// All pods of a victim that have devices.
+void Reconciler::Impl::ask_to_go(const std::string& victim, const std::string& why) {
+  Farewell farewell{.pods = {}, .next = 0, .why = why};
+  if (const auto plain = queued.plain.find(victim); plain != queued.plain.end()) {
+    farewell.pods.emplace_back(victim, plain->second.uid);
+  } else if (const auto work = queued.works.find(victim); work != queued.works.end()) {
+    for (const PodRecord* record : holders_of(work->second))
+      farewell.pods.emplace_back(record->pod.meta.key(), record->pod.meta.uid);
+    std::stable_partition(farewell.pods.begin(), farewell.pods.end(),
+                          [&](const auto& pod) { return work->second.refusers.contains(pod.first); });
+  }
+  queued.farewells[victim] = std::move(farewell);
+  ask_next_to_go(victim);
+}
+
+// The first one alone, and those that have been refused before, each; when they go, all others at once.
+void Reconciler::Impl::ask_next_to_go(const std::string& victim) {
+  const auto found = queued.farewells.find(victim);
+  if (found == queued.farewells.end()) return;
+  Farewell& farewell = found->second;
+  const auto work = queued.works.find(victim);
+  while (farewell.next < farewell.pods.size()) {
+    const bool first = farewell.next == 0;
+    const auto& [key, uid] = farewell.pods[farewell.next++];
+    Departure& departure = queued.departures[key];
+    const bool goes = departure.uid == uid && departure.accepted;
+    departure = {.work = victim, .uid = uid, .why = farewell.why, .accepted = goes};
+    ask_pod_to_go(key);
+    const bool alone = first || (work != queued.works.end() && work->second.refusers.contains(key));
+    if (alone && departure.asked) return;
+  }
+  queued.farewells.erase(found);
+}
+
+// The pod is gone; whatever was asked of it, the others of its work may be waiting for the answer.
+void Reconciler::Impl::drop_departure(const std::string& pod_key) {
+  const auto found = queued.departures.find(pod_key);
+  if (found == queued.departures.end()) return;
+  const std::string work = found->second.work;
+  queued.departures.erase(found);
+  const auto farewell = queued.farewells.find(work);
+  if (farewell == queued.farewells.end() || farewell->second.next == 0) return;
+  if (farewell->second.pods[farewell->second.next - 1].first == pod_key) ask_next_to_go(work);
 }
 
 // After a new tree: the evictions under way go on.
@@ -170,13 +272,13 @@ void Reconciler::Impl::resume_holds() {
     if (hold.ready) {
       queued.queues->hold(id, now);
     } else {
-      queued.preemptions->begin({id, hold.site, left}, now);
+      queued.preemptions->begin({id, {}, left}, now);
     }
     queued.holds[id] = std::move(hold);
   }
 }
 
-void Reconciler::Impl::ask_to_go(const std::string& pod_key) {
+void Reconciler::Impl::ask_pod_to_go(const std::string& pod_key) {
   const auto found = queued.departures.find(pod_key);
   if (found == queued.departures.end() || found->second.asked || found->second.accepted) return;
   const PodRecord* record = find(pod_key);
@@ -199,8 +301,10 @@ void Reconciler::Impl::ask_again_to_go() {
     if (departure.ask_at != 0 && departure.ask_at <= now) due.push_back(key);
   }
   for (const std::string& key : due) {
-    queued.departures[key].ask_at = 0;
-    ask_to_go(key);
+    Departure& departure = queued.departures[key];
+    departure.ask_at = 0;
+    ask_pod_to_go(key);
+    if (departure.accepted) ask_next_to_go(std::string(departure.work));
   }
 }
 
@@ -212,10 +316,11 @@ void Reconciler::Impl::eviction_answered(const std::string& pod_key, const Resul
   if (answer) {
     departure.accepted = true;
     ++stats.evictions;
-    return tell_evicted(pod_key, departure);
+    tell_evicted(pod_key, departure);
+    return ask_next_to_go(std::string(departure.work));
   }
   const Error& error = answer.error();
-  if (error.code == Code::kNotFound) return;  // the watch says so
+  if (error.code == Code::kNotFound) return ask_next_to_go(std::string(departure.work));  // the watch says so
   const bool unknown =
       error.code == Code::kUnavailable || error.code == Code::kDeadlineExceeded || error.code == Code::kConflict;
   if (unknown && !protected_by_budget(error)) {
@@ -224,7 +329,8 @@ void Reconciler::Impl::eviction_answered(const std::string& pod_key, const Resul
     wake_at(departure.ask_at, {});
     return;
   }
-  const std::string victim = departure.unit;
+  const std::string victim = departure.work;
+  if (const auto work = queued.works.find(victim); work != queued.works.end()) work->second.refusers.insert(pod_key);
   queued.departures.erase(found);
   victim_stays(victim, error.message);
 }
@@ -234,10 +340,15 @@ void Reconciler::Impl::give_up_hold(const std::string& id) {
   queued.preemptions->cancel(id, clock.now());
   const auto hold = queued.holds.find(id);
   if (hold == queued.holds.end()) return;
-  for (const std::string& victim : hold->second.victims) {
-    const auto departure = queued.departures.find(victim);
-    if (departure != queued.departures.end() && !departure->second.accepted && !departure->second.asked)
-      queued.departures.erase(departure);
+  const std::set<std::string> victims(hold->second.victims.begin(), hold->second.victims.end());
+  std::erase_if(queued.departures, [&](const auto& entry) {
+    return victims.contains(entry.second.work) && !entry.second.accepted && !entry.second.asked;
+  });
+  for (const std::string& victim : victims) {
+    queued.farewells.erase(victim);
+    queued.resync.insert(victim);
+    const auto work = queued.works.find(victim);
+    if (work != queued.works.end() && work->second.core) queued.reform.insert(work->second.unit);
   }
   queued.holds.erase(hold);
 }
@@ -249,21 +360,27 @@ void Reconciler::Impl::victim_stays(const std::string& victim, const std::string
   give_up_hold(*preemptor);
   ++queued.version;
   pass_due = true;
-  PodRecord* record = find(*preemptor);
-  if (record == nullptr) return;
-  record->refused_version = record->planned_version = 0;
-  record->refused_victims.insert(victim);
-  record->refusals_end = clock.monotonic_nanos() + kRefusalNanos;
-  wake_at(record->refusals_end, record->pod.meta.key());
-  tell(*record, {"Waiting", {{"EvictionRefused", fmt::format("{} cannot be evicted: {}", victim, why)}}});
+  const auto work = queued.works.find(*preemptor);
+  if (work == queued.works.end()) return;
+  work->second.planned_version = 0;
+  work->second.refused_victims.insert(victim);
+  work->second.refusals_end = clock.monotonic_nanos() + kRefusalNanos;
+  wake_at(work->second.refusals_end, *work->second.members.begin());
+  for (PodRecord* record : waiting_of(work->second)) {
+    record->refused_version = 0;
+    tell(*record, {"Waiting", {{"EvictionRefused", fmt::format("{} cannot be evicted: {}", work_name(victim), why)}}});
+  }
 }
 
 // After a while a budget may allow what it refused.
-void Reconciler::Impl::forget_refusals(PodRecord& record) {
-  if (record.refusals_end == 0 || record.refusals_end > clock.monotonic_nanos()) return;
-  record.refusals_end = 0;
-  record.refused_victims.clear();
-  record.planned_version = 0;
+void Reconciler::Impl::forget_refusals(const PodRecord& record) {
+  const auto id = queued.work_of.find(record.pod.meta.key());
+  if (id == queued.work_of.end()) return;
+  Work& work = queued.works.at(id->second);
+  if (work.refusals_end == 0 || work.refusals_end > clock.monotonic_nanos()) return;
+  work.refusals_end = 0;
+  work.refused_victims.clear();
+  work.planned_version = 0;
   pass_due = true;
 }
 

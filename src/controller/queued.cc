@@ -14,11 +14,6 @@ using queueing::Phase;
 constexpr const char* kPosition = "Position";
 constexpr size_t kPositionsTold = 20;  // further behind, the exact number would change all the time
 
-std::string label_of(const model::Pod& pod, std::string_view name) {
-  const auto found = pod.meta.labels.find(std::string(name));
-  return found == pod.meta.labels.end() ? std::string() : found->second;
-}
-
 }  // namespace
 
 // The tree anew, with all units in it, when the objects or the fleet changed.
@@ -47,34 +42,32 @@ void Reconciler::Impl::refresh_queues() {
     log.error("the tree of queues cannot be built", {{"error", made.error().text()}});
     return;
   }
-  rebuild_units(std::move(*made));
+  rebuild_works(std::move(*made));
 }
 
-void Reconciler::Impl::rebuild_units(queueing::Queues tree) {
+void Reconciler::Impl::rebuild_works(queueing::Queues tree) {
   Queued& q = queued;
   q.preemptions.reset();
   q.queues.emplace(std::move(tree));
   q.preemptions = std::make_unique<queueing::Preemptions>(*q.queues);
   q.asked.clear();
   q.holdings.clear();
-  q.ghosts.clear();
+  q.works.clear();
+  q.work_of.clear();
   q.ghost_of.clear();
-  std::vector<std::pair<Time, std::string>> running;
-  std::vector<std::string> others;
+  q.reform.clear();
+  q.resync.clear();
   for (const auto& [key, record] : pods) {
-    const auto since = holds_since(record);
-    if (since) {
-      running.emplace_back(*since, key);
-    } else {
-      others.push_back(key);
-    }
+    (void)work_of(record);
+    if (!holds_since(record)) dirty.insert(key);  // what was refused may be good now
   }
-  std::sort(running.begin(), running.end());
-  for (const auto& [since, key] : running) sync_queue(pods.at(key));
-  for (const std::string& key : others) {
-    sync_queue(pods.at(key));
-    dirty.insert(key);  // what was refused may be good now
+  std::vector<std::tuple<bool, Time, std::string>> order;
+  for (const auto& [id, work] : q.works) {
+    const auto since = work_since(work);
+    order.emplace_back(!since, since.value_or(Time{}), id);
   }
+  std::sort(order.begin(), order.end());
+  for (const auto& [waits, since, id] : order) sync_work(id);
   for (const auto& [key, plain] : q.plain) {
     q.holdings[key] = {{plain.uid}, {}};
     q.preemptions->upsert(plain.victim);
@@ -98,122 +91,89 @@ void Reconciler::Impl::drop_queues() {
   }
 }
 
-std::string Reconciler::Impl::unit_id(const PodRecord& record) {
-  return record.pod.meta.key();
-}
-
-// A claim that several pods use is counted once, for the first of them.
-bool Reconciler::Impl::counts_for(const PodRecord& record, const Want& want) {
-  if (want.request != nullptr || want.claim == nullptr || want.claim->reserved_for.empty()) return true;
-  return want.claim->reserved_for.front().uid == record.pod.meta.uid;
-}
-
-std::vector<queueing::Portion> Reconciler::Impl::demand_of(const PodRecord& record, const Wants& wants) {
-  std::vector<queueing::Portion> demand;
-  for (const Want& want : wants.ours) {
-    if (!counts_for(record, want)) continue;
-    const model::ClaimSpec& spec = want.request != nullptr ? want.request->spec : want.claim->spec;
-    const model::Allocation* allocation = ledger.planned(want.key);
-    if (allocation == nullptr && want.allocated()) allocation = &*want.claim->allocation;
-    if (allocation != nullptr) {
-      for (queueing::Portion& portion : engine::granted(ledger.state(), spec, *allocation))
-        demand.push_back(std::move(portion));
-      continue;
-    }
-    const auto [known, fresh] = queued.asked.try_emplace(codec::claim_spec_json(spec));
-    if (fresh) {
-      // What cannot be meant is refused when it is placed.
-      if (auto asked = engine::asked(ledger.state(), {want.key, want.key, spec})) known->second = std::move(*asked);
-    }
-    demand.insert(demand.end(), known->second.begin(), known->second.end());
-  }
-  for (queueing::Portion& portion : demand) queued.table.fill_boxes(portion);
-  return demand;
-}
-
-// Since when devices are granted to it; nothing while none are.
-std::optional<Time> Reconciler::Impl::holds_since(const PodRecord& record) const {
-  std::optional<Time> since;
-  const Wants wants = wants_of(record);
-  for (const Want& want : wants.ours) {
-    if (!counts_for(record, want)) continue;
-    const model::Allocation* allocation = ledger.planned(want.key);
-    if (allocation == nullptr && want.allocated()) allocation = &*want.claim->allocation;
-    if (allocation == nullptr) continue;
-    const Time at = allocation->timestamp.value_or(record.pod.meta.created);
-    since = since ? std::min(*since, at) : at;
-  }
-  return since;
-}
-
-Result<queueing::Workload> Reconciler::Impl::workload_of(const PodRecord& record, const Wants& wants) {
-  const model::Pod& pod = record.pod;
-  queueing::Workload workload;
-  workload.id = unit_id(record);
-  HEDDLE_TRY(workload.queue, queued.table.queue_of(pod.meta.name_space, label_of(pod, kQueueLabel)));
-  workload.reservation = label_of(pod, kReservationLabel);
-  if (!workload.reservation.empty())
-    HEDDLE_CHECK_OK(queued.table.may_use(workload.reservation, pod.meta.name_space, workload.queue));
-  workload.priority = pod.priority;
-  workload.submitted = pod.meta.created;
-  if (pod.active_deadline) workload.runtime = Duration::seconds(*pod.active_deadline);
-  workload.portions = demand_of(record, wants);
-  return workload;
-}
-
-// What the objects show of a pod's unit, told to the queues.
-void Reconciler::Impl::sync_queue(PodRecord& record) {
+// After these pods changed: what the objects show of their works, told to the queues.
+void Reconciler::Impl::sync_queues(const std::set<std::string>& pod_keys) {
   if (!queued.queues) return;
+  for (const std::string& key : pod_keys) {
+    PodRecord* record = find(key);
+    if (record == nullptr) continue;
+    if (const Work* work = work_of(*record); work != nullptr) {
+      queued.resync.insert(work->id);
+    } else if (pending.contains(order_of(record->pod))) {
+      tell(*record, {"Waiting", {{"GangLeaving", "the earlier pods of its gang are on their way out"}}});
+    }
+  }
+  for (const std::string& id : std::exchange(queued.resync, {})) sync_work(id);
+}
+
+void Reconciler::Impl::sync_work(const std::string& id) {
+  const auto found = queued.works.find(id);
+  if (found == queued.works.end()) return;
+  const Work& work = found->second;
+  if (!work.core && !work.ghosts.empty()) return;  // an earlier pod of that name still has devices
   queueing::Queues& queues = *queued.queues;
-  const std::string id = unit_id(record);
-  if (queued.ghosts.contains(id)) return;  // an earlier pod of that name still has devices
-  const Time now = clock.now();
-  const Wants wants = wants_of(record);
-  const bool waits = pending.contains(order_of(record.pod));
-  const auto since = holds_since(record);
-  const auto phase = queues.phase(id);
-  if (!waits && !since) {
-    if (phase) end_unit(id);
+  const std::vector<PodRecord*> waiting = waiting_of(work);
+  auto since = work_since(work);
+  if (queues.phase(id) == Phase::kLeaving) {
+    if (since) return note_victim(work);
+    if (!work.ghosts.empty()) return;
+    end_work(id);
+    if (work.core) return;  // it is formed anew
+  }
+  if (!work.core && !waiting.empty()) since.reset();  // a part of a pod is nothing
+  if (!since && (waiting.empty() || !may_queue(work, waiting))) {
+    if (queues.phase(id)) end_work(id);
     return;
   }
-  if (phase == Phase::kLeaving && since) return note_victim(record, wants);
-  if (phase == Phase::kHeld && waits) return;
-  auto workload = workload_of(record, wants);
-  if (!workload) {
-    // Its label names a queue that is not for it. What runs is counted where work without a queue is.
-    if (waits) {
-      if (phase) end_unit(id);
-      pending.erase(order_of(record.pod));
-      return tell(record, {"Refused", {{"Queue", workload.error().text()}}});
+  if (queues.phase(id) == Phase::kHeld && !since) return;
+  StatedWork stated = workload_of(work);
+  if (stated.refused && !since) {
+    if (queues.phase(id)) end_work(id);
+    for (PodRecord* record : waiting) {
+      pending.erase(order_of(record->pod));
+      tell(*record, {"Refused", {{"Queue", stated.refused->text()}}});
     }
-    workload = queueing::Workload{.id = id,
-                                  .queue = kUnassignedQueue,
-                                  .priority = record.pod.priority,
-                                  .submitted = record.pod.meta.created,
-                                  .portions = demand_of(record, wants),
-                                  .runtime = {},
-                                  .reservation = {}};
+    return;
   }
   queued.status_dirty = true;
   const queueing::Workload* known = queues.workload(id);
-  if (known != nullptr && known->queue != workload->queue) {
-    end_unit(id);
-    known = nullptr;
+  if (known != nullptr && known->queue != stated.workload.queue) end_work(id);
+  if (since) return sync_running(work, std::move(stated.workload), *since);
+  sync_waiting(work, std::move(stated.workload));
+}
+
+void Reconciler::Impl::sync_waiting(const Work& work, queueing::Workload workload) {
+  queueing::Queues& queues = *queued.queues;
+  const Time now = clock.now();
+  const auto phase = queues.phase(work.id);
+  if (!phase) return take_in(queues.submit(std::move(workload), now));
+  if (phase != Phase::kWaiting) {  // what it had has gone back
+    queues.requeue(work.id, now);
+    queued.preemptions->remove(work.id);
+    queued.holdings.erase(work.id);
+    queued.works.at(work.id).kept.clear();
   }
-  if (waits) {
-    if (known == nullptr) return take_in(queues.submit(std::move(*workload), now));
-    if (phase != Phase::kWaiting) queues.requeue(id, now);
-    return queues.restate(id, std::move(workload->portions));
-  }
-  if (known == nullptr) {
-    take_in(queues.adopt(std::move(*workload), *since, now));
+  queues.restate(work.id, std::move(workload.portions));
+}
+
+void Reconciler::Impl::sync_running(const Work& work, queueing::Workload workload, Time since) {
+  queueing::Queues& queues = *queued.queues;
+  const Time now = clock.now();
+  const auto phase = queues.phase(work.id);
+  if (work.core && phase != Phase::kRunning) invite_growth(work);
+  if (!phase) {
+    take_in(queues.adopt(std::move(workload), since, now));
   } else if (phase != Phase::kRunning) {
-    if (queued.holds.contains(id)) give_up_hold(id);
-    if (queues.phase(id) != Phase::kWaiting) queues.requeue(id, now);
-    queues.restate(id, std::move(workload->portions));
-    queues.start(id, now);
+    if (queued.holds.contains(work.id)) give_up_hold(work.id);
+    if (queues.phase(work.id) != Phase::kWaiting) queues.requeue(work.id, now);
+    queues.restate(work.id, std::move(workload.portions));
+    queues.start(work.id, now);
+  } else if (work.core && workload.portions != queues.workload(work.id)->portions &&
+             !queues.refusal_of(work.id, workload.portions, now)) {
+    queues.revise(work.id, std::move(workload.portions), now);
+    ++queued.version;
   }
-  note_victim(record, wants);
+  note_victim(work);
 }
 
 void Reconciler::Impl::take_in(const Result<void>& answer) const {
@@ -221,64 +181,44 @@ void Reconciler::Impl::take_in(const Result<void>& answer) const {
 }
 
 // It runs: what it would give back if it were evicted.
-void Reconciler::Impl::note_victim(const PodRecord& record, const Wants& wants) {
-  const std::string id = unit_id(record);
-  const queueing::Workload* workload = queued.queues->workload(id);
+void Reconciler::Impl::note_victim(const Work& work) {
+  const queueing::Workload* workload = queued.queues->workload(work.id);
   if (workload == nullptr) return;
-  engine::VictimHoldings& holdings = queued.holdings[id];
-  holdings = {{record.pod.meta.uid}, {}};
-  queueing::Victim victim{.id = id,
+  engine::VictimHoldings& holdings = queued.holdings[work.id];
+  holdings = {};
+  queueing::Victim victim{.id = work.id,
                           .queue = workload->queue,
-                          .priority = record.pod.priority,
-                          .started = holds_since(record).value_or(record.pod.meta.created),
+                          .priority = workload->priority,
+                          .started = work_since(work).value_or(workload->submitted),
                           .cost = 0,
-                          .site = record.pod.node_name,
-                          .leaving = record.pod.meta.deleting};
-  for (const Want& want : wants.ours) {
-    const bool alone =
-        want.claim == nullptr ||
-        std::all_of(want.claim->reserved_for.begin(), want.claim->reserved_for.end(),
-                    [&](const model::ConsumerReference& user) { return user.uid == record.pod.meta.uid; });
-    if (alone) holdings.claim_uids.push_back(want.key);
-    const model::Allocation* allocation = ledger.planned(want.key);
-    if (allocation == nullptr && want.allocated()) allocation = &*want.claim->allocation;
-    if (allocation != nullptr && victim.site.empty()) victim.site = model::allocated_node(*allocation).value_or("");
+                          .site = {},
+                          .leaving = false,
+                          .sites = {}};
+  std::set<std::string> sites;
+  for (const PodRecord* record : holders_of(work)) {
+    const model::Pod& pod = record->pod;
+    holdings.pod_uids.push_back(pod.meta.uid);
+    victim.leaving = victim.leaving || pod.meta.deleting;  // a gang without a member is lost already
+    std::string site = pod.node_name;
+    for (const Want& want : wants_of(*record).ours) {
+      const bool alone = want.claim == nullptr ||
+                         std::all_of(want.claim->reserved_for.begin(), want.claim->reserved_for.end(),
+                                     [&](const model::ConsumerReference& user) { return user.uid == pod.meta.uid; });
+      if (alone) holdings.claim_uids.push_back(want.key);
+      const model::Allocation* allocation = ledger.planned(want.key);
+      if (allocation == nullptr && want.allocated()) allocation = &*want.claim->allocation;
+      if (allocation != nullptr && site.empty()) site = model::allocated_node(*allocation).value_or("");
+    }
+    sites.insert(std::move(site));
   }
+  if (sites.size() == 1) victim.site = *sites.begin();
+  if (sites.size() > 1) victim.sites.assign(sites.begin(), sites.end());
   for (const queueing::Portion& portion : workload->portions) victim.cost += portion.milli_devices;
   queued.preemptions->upsert(std::move(victim));
 }
 
-// The pod is gone. Its unit ends when its devices are free.
-void Reconciler::Impl::leave_queue(const PodRecord& record) {
-  if (!queued.queues) return;
-  const std::string id = unit_id(record);
-  std::set<std::string> held;
-  for (const Want& want : wants_of(record).ours) {
-    if (want.allocated() && counts_for(record, want)) held.insert(want.key);
-  }
-  const auto phase = queued.queues->phase(id);
-  if (held.empty() || (phase != Phase::kRunning && phase != Phase::kLeaving)) return end_unit(id);
-  for (const std::string& key : held) queued.ghost_of[key] = id;
-  queued.ghosts[id] = std::move(held);
-}
-
-void Reconciler::Impl::claim_of_ghost_changed(const std::string& key) {
-  const auto ghost = queued.ghost_of.find(key);
-  if (ghost == queued.ghost_of.end()) return;
-  const model::ResourceClaim* claim = ledger.find(key);
-  if (claim != nullptr && claim->allocation) return;
-  const std::string id = ghost->second;
-  queued.ghost_of.erase(ghost);
-  std::set<std::string>& held = queued.ghosts[id];
-  held.erase(key);
-  if (!held.empty()) return;
-  queued.ghosts.erase(id);
-  end_unit(id);
-  if (find(id) != nullptr) dirty.insert(id);
-}
-
 // It is over, for the queues and for those that wait for its room.
-void Reconciler::Impl::end_unit(const std::string& id) {
+void Reconciler::Impl::end_work(const std::string& id) {
   if (!queued.queues) return;
   const Time now = clock.now();
   for (const std::string& preemptor : queued.preemptions->gone(id, now)) room_made(preemptor);
@@ -286,33 +226,29 @@ void Reconciler::Impl::end_unit(const std::string& id) {
   queued.preemptions->remove(id);
   queued.holdings.erase(id);
   queued.queues->remove(id, now);
+  if (const auto work = queued.works.find(id); work != queued.works.end() && work->second.core)
+    queued.reform.insert(work->second.unit);
   ++queued.version;
   queued.status_dirty = true;
 }
 
-// What quota says to the devices that were chosen for it; when nothing, it has started.
-std::optional<engine::Reason> Reconciler::Impl::over_queue(const PodRecord& record, const std::vector<Want>& open,
-                                                           const engine::Assigned& outcome) {
-  if (!queued.queues) return std::nullopt;
+std::optional<engine::Reason> Reconciler::Impl::admit(const std::string& id, std::vector<queueing::Portion> demand) {
   queueing::Queues& queues = *queued.queues;
-  const std::string id = unit_id(record);
   const queueing::Workload* workload = queues.workload(id);
   if (workload == nullptr) return engine::Reason{"Queue", "the pod is in no queue yet"};
-  const std::vector<queueing::Portion> before = workload->portions;
-  std::vector<queueing::Portion> demand;
-  for (size_t i = 0; i < open.size(); ++i) {
-    if (!counts_for(record, open[i])) continue;
-    const model::ClaimSpec& spec = open[i].request != nullptr ? open[i].request->spec : open[i].claim->spec;
-    for (queueing::Portion& portion : engine::granted(ledger.state(), spec, outcome.allocations[i])) {
-      queued.table.fill_boxes(portion);
-      demand.push_back(std::move(portion));
-    }
-  }
   const Time now = clock.now();
+  if (queues.phase(id) == Phase::kRunning) {  // a member is replaced, or what was begun before a restart goes on
+    if (auto reason = queues.refusal_of(id, demand, now))
+      return engine::Reason{reason->code, std::move(reason->message)};
+    queues.revise(id, std::move(demand), now);
+    queued.status_dirty = queued.rooms_stale = true;
+    return std::nullopt;
+  }
+  std::vector<queueing::Portion> before = workload->portions;
   if (queues.phase(id) == Phase::kHeld) queues.requeue(id, now);
   queues.restate(id, std::move(demand));
   if (auto reason = queues.refusal(id, now)) {
-    queues.restate(id, before);
+    queues.restate(id, std::move(before));
     queued.holds.erase(id);
     return engine::Reason{reason->code, std::move(reason->message)};
   }
@@ -321,6 +257,46 @@ std::optional<engine::Reason> Reconciler::Impl::over_queue(const PodRecord& reco
   queued.holds.erase(id);
   queued.status_dirty = queued.rooms_stale = true;
   return std::nullopt;
+}
+
+void Reconciler::Impl::add_granted(const PodRecord& record, const std::vector<Want>& open,
+                                   const engine::Assigned& outcome, std::vector<queueing::Portion>& demand) {
+  for (size_t i = 0; i < open.size(); ++i) {
+    if (!counts_for(record, open[i])) continue;
+    const model::ClaimSpec& spec = open[i].request != nullptr ? open[i].request->spec : open[i].claim->spec;
+    for (queueing::Portion& portion : engine::granted(ledger.state(), spec, outcome.allocations[i])) {
+      queued.table.fill_boxes(portion);
+      demand.push_back(std::move(portion));
+    }
+  }
+}
+
+std::optional<engine::Reason> Reconciler::Impl::over_queue(const PodRecord& record, const std::vector<Want>& open,
+                                                           const engine::Assigned& outcome) {
+  if (!queued.queues) return std::nullopt;
+  std::vector<queueing::Portion> demand = demand_of(record, true);
+  add_granted(record, open, outcome, demand);
+  return admit(work_id(record), std::move(demand));
+}
+
+// With the sum of the plan, and what members have already.
+std::optional<engine::Reason> Reconciler::Impl::gang_over_queue(const Work& work, const GangAsk& ask,
+                                                                const engine::GangAssigned& outcome) {
+  std::vector<queueing::Portion> demand;
+  std::set<const PodRecord*> planned;
+  for (size_t i = 0; i < ask.members.size(); ++i) {
+    if (!outcome.members[i]) continue;
+    add_granted(*ask.members[i].record, ask.members[i].open, *outcome.members[i], demand);
+    planned.insert(ask.members[i].record);
+  }
+  for (const std::string& key : work.members) {
+    const PodRecord* record = find(key);
+    if (record == nullptr) continue;
+    for (queueing::Portion& portion : demand_of(*record, planned.contains(record)))
+      demand.push_back(std::move(portion));
+  }
+  if (const Unit* unit = units.find(work.unit); unit != nullptr && work.core) keep_for_the_dead(*unit, work, demand);
+  return admit(work.id, std::move(demand));
 }
 
 // Quota refused devices of this kind: the nodes that have some are left out. False when that cannot help.
@@ -342,9 +318,9 @@ bool Reconciler::Impl::avoid_kind(const engine::Assigned& outcome, const std::ve
 
 // Nodes that the unit may not use because of what others are promised.
 void Reconciler::Impl::close_nodes(const PodRecord& record, engine::PlacementRequest& request) {
-  const std::string id = unit_id(record);
+  const std::string id = work_id(record);
   for (const auto& [unit, hold] : queued.holds) {
-    if (unit != id && !hold.site.empty()) request.held_nodes.insert(hold.site);
+    if (unit != id) request.held_nodes.insert(hold.sites.begin(), hold.sites.end());
   }
   keep_boxes(record, request);
 }
@@ -353,7 +329,7 @@ void Reconciler::Impl::close_nodes(const PodRecord& record, engine::PlacementReq
 void Reconciler::Impl::add_position(const PodRecord& record, Telling& telling) const {
   std::erase_if(telling.reasons, [](const engine::Reason& reason) { return reason.code == kPosition; });  // told again
   if (!queued.queues || telling.outcome != "Waiting") return;
-  const auto place = queued.positions.find(unit_id(record));
+  const auto place = queued.positions.find(work_id(record));
   if (place == queued.positions.end()) return;
   const auto& [queue, counted] = place->second;
   const auto started = queued.started.find(queue);  // most of them stood before it
@@ -377,14 +353,65 @@ void Reconciler::Impl::number_positions() {
   }
 }
 
+// Members of what runs, or of what was begun before a restart: it has its quota.
+void Reconciler::Impl::place_started() {
+  std::set<std::string> started;
+  for (const Order& entry : pending) {
+    const auto work = queued.work_of.find(std::get<2>(entry));
+    if (work != queued.work_of.end() && queued.queues->phase(work->second) == Phase::kRunning)
+      started.insert(work->second);
+  }
+  std::map<std::string, engine::Outcome> answers;
+  for (const std::string& id : started) {
+    const Work& work = queued.works.at(id);
+    if (!busy(work) && worth_trying(work)) place_work(work, answers);
+  }
+}
+
+// A gang is tried when no write of a member is under way; a further member of one by itself.
+bool Reconciler::Impl::busy(const Work& work) {
+  const int64_t now = clock.monotonic_nanos();
+  const auto at_work = [&](const std::string& key) {
+    const PodRecord* record = find(key);
+    if (record == nullptr || !record->pod.node_name.empty()) return false;
+    const bool waits = pending.contains(order_of(record->pod));
+    return record->in_flight > 0 || (work.core && record->clearing) || (waits && record->retry_at > now);
+  };
+  const Unit* unit = work.core ? units.find(work.unit) : nullptr;
+  if (unit != nullptr) return std::any_of(unit->members.begin(), unit->members.end(), at_work);
+  return std::any_of(work.members.begin(), work.members.end(), at_work);
+}
+
+bool Reconciler::Impl::worth_trying(const Work& work) {
+  const std::vector<PodRecord*> waiting = waiting_of(work);
+  return std::any_of(waiting.begin(), waiting.end(), [&](const PodRecord* record) {
+    return record->refused_version == 0 || record->refused_version != placement_version();
+  });
+}
+
+void Reconciler::Impl::place_work(const Work& work, std::map<std::string, engine::Outcome>& answers) {
+  const Unit* unit = units.find(work.unit);
+  if (unit != nullptr && unit->gang) return place_gang(*unit, &work);
+  if (PodRecord* record = find(work.id); record != nullptr) place(*record, answers);
+}
+
+// Further members of a gang are asked for once it has started.
+void Reconciler::Impl::invite_growth(const Work& core) {
+  const Unit* unit = units.find(core.unit);
+  if (unit == nullptr) return;
+  for (const PodRecord* record : waiting_members(*unit, nullptr)) {
+    if (!core.members.contains(record->pod.meta.key())) dirty.insert(record->pod.meta.key());
+  }
+}
+
 // As place_pending(), in the order of the queues.
 void Reconciler::Impl::place_queued() {
   place_held();
   if (!std::exchange(pass_due, false) && passed_version == placement_version()) return;
   passed_version = placement_version();
+  place_started();
   number_positions();
   queued.rooms_stale = true;
-  const int64_t monotonic = clock.monotonic_nanos();
   std::map<std::string, engine::Outcome> answers;
   std::vector<std::string> without_room;
   std::set<std::string> offered;
@@ -392,16 +419,18 @@ void Reconciler::Impl::place_queued() {
     queueing::Queues::Pass pass = queued.queues->pass(clock.now());
     while (const auto offer = pass.next()) {
       offered.insert(offer->id);
-      PodRecord* record = find(offer->id);
-      if (record == nullptr) continue;
-      const bool busy = record->in_flight > 0 || record->retry_at > monotonic;
-      const bool known = record->refused_version == placement_version() && record->refused_version != 0;
-      if (!busy && !known) place(*record, answers);
+      const auto work = queued.works.find(offer->id);
+      if (work == queued.works.end()) continue;
+      const bool is_busy = busy(work->second);
+      if (!is_busy && worth_trying(work->second)) place_work(work->second, answers);
       if (queued.queues->phase(offer->id) != Phase::kWaiting) continue;
-      const bool hopeless = record->telling.outcome == "Infeasible" || record->telling.outcome == "Refused";
+      const std::vector<PodRecord*> waiting = waiting_of(work->second);
+      const bool hopeless = std::any_of(waiting.begin(), waiting.end(), [](const PodRecord* record) {
+        return record->telling.outcome == "Infeasible" || record->telling.outcome == "Refused";
+      });
       if (hopeless) continue;
       pass.refused(std::nullopt);
-      if (!busy) without_room.push_back(offer->id);
+      if (!is_busy) without_room.push_back(offer->id);
     }
   }
   tell_not_offered(offered, without_room);
@@ -414,10 +443,11 @@ void Reconciler::Impl::tell_not_offered(const std::set<std::string>& offered, st
   const Time now = clock.now();
   number_positions();
   const std::vector<Order> order(pending.begin(), pending.end());
+  std::set<std::string> held_back;
   for (const Order& entry : order) {
     PodRecord* record = find(std::get<2>(entry));
     if (record == nullptr || record->in_flight > 0) continue;
-    const std::string id = unit_id(*record);
+    const std::string id = work_id(*record);
     if (offered.contains(id) || queued.queues->phase(id) != Phase::kWaiting) continue;
     auto reason = queued.queues->refusal(id, now);
     if (!reason) {
@@ -425,7 +455,16 @@ void Reconciler::Impl::tell_not_offered(const std::set<std::string>& offered, st
       continue;
     }
     tell(*record, {"Waiting", {{reason->code, std::move(reason->message)}}});
-    without_room.push_back(id);
+    if (held_back.insert(id).second) without_room.push_back(id);
+  }
+}
+
+void Reconciler::Impl::queue_timer() {
+  ++queued.version;
+  for (auto& [id, work] : queued.works) {
+    if (work.kept.empty() || work.kept_until > clock.monotonic_nanos()) continue;
+    work.kept.clear();
+    queued.resync.insert(id);
   }
 }
 

@@ -20,16 +20,45 @@
 
 namespace heddle::controller {
 
-// Room that is being made, or was made, for a unit: nothing else is placed on the site until it is placed there.
+// What the queues know as one workload: a pod alone; the members that a gang cannot start without; or a further member
+// of an elastic gang, by itself.
+struct Work {
+  std::string id;    // as the unit's for a pod alone and the core of a gang, the pod's key for a further member
+  std::string unit;  // id
+  bool core = false;
+  bool growth = false;            // a further member of a gang that has a minimum
+  std::set<std::string> members;  // pod keys
+  std::set<std::string> ghosts;   // claims of pods that are gone, not free yet
+  uint64_t planned_version = 0;   // of placement_version(); no victims were found at this number
+  std::set<std::string> refused_victims;
+  int64_t refusals_end = 0;        // monotonic
+  std::set<std::string> refusers;  // members that a disruption budget kept when the work was a victim
+  // What members that died while it ran held: counted for those that will take their place, for a while.
+  std::vector<std::vector<queueing::Portion>> kept;
+  int64_t kept_until = 0;  // monotonic
+
+  // One member of a gang, by itself.
+  [[nodiscard]] bool one_of_gang() const { return !core && id != unit; }
+};
+
+// Room that is being made, or was made, for a work: nothing else is placed on the sites until it is placed there.
 struct Hold {
-  std::string site;
+  std::set<std::string> sites;
   std::vector<std::string> victims;
   bool ready = false;  // all of them have gone
 };
 
+// The pods of a victim, in the order in which they are asked: what may refuse goes first, so that a gang is not broken
+// for nothing.
+struct Farewell {
+  std::vector<std::pair<std::string, std::string>> pods;  // key, uid
+  size_t next = 0;
+  std::string why;
+};
+
 // A pod that has been asked to go.
 struct Departure {
-  std::string unit;  // the victim
+  std::string work;  // the victim
   std::string uid;   // of the pod
   std::string why;   // for its event
   bool accepted = false;
@@ -60,13 +89,17 @@ struct Queued {
   uint64_t version = 1;  // raised when something could start that could not before, apart from what the State says
 
   std::map<std::string, std::vector<queueing::Portion>> asked;      // by claim spec
-  std::map<std::string, engine::VictimHoldings> holdings;           // by unit
-  std::map<std::string, std::set<std::string>> ghosts;              // unit whose pod is gone -> claims not free yet
-  std::map<std::string, std::string> ghost_of;                      // claim -> unit
-  std::map<std::string, Hold> holds;                                // by the unit that room is made for
+  std::map<std::string, engine::VictimHoldings> holdings;           // by work
+  std::map<std::string, Work> works;                                // by id
+  std::map<std::string, std::string> work_of;                       // pod key -> work
+  std::set<std::string> reform;                                     // units whose works are to be formed again
+  std::set<std::string> resync;                                     // works of which something changed
+  std::map<std::string, std::string> ghost_of;                      // claim -> work
+  std::map<std::string, Hold> holds;                                // by the work that room is made for
+  std::map<std::string, Farewell> farewells;                        // by victim: not all of its pods are asked yet
   std::map<std::string, Departure> departures;                      // by pod key
   std::map<std::string, PlainVictim> plain;                         // by pod key
-  std::map<std::string, std::pair<std::string, size_t>> positions;  // unit -> queue, position; of the last count
+  std::map<std::string, std::pair<std::string, size_t>> positions;  // work -> queue, position; of the last count
   std::map<std::string, size_t> started;                            // by queue, since then
 
   std::vector<BoxRoom> rooms;  // by meter

@@ -170,7 +170,7 @@ std::vector<Write> Reconciler::run() {
     const std::string key = impl.timers.begin()->second;
     impl.timers.erase(impl.timers.begin());
     if (key.empty()) impl.orphans_due = impl.audit_due = true;
-    if (key == kQueueTimer) ++impl.queued.version;
+    if (key == kQueueTimer) impl.queue_timer();
     if (!key.empty() && impl.find(key) != nullptr) impl.dirty.insert(key);
   }
   impl.units_changed();
@@ -182,16 +182,17 @@ std::vector<Write> Reconciler::run() {
   // Placing can make a pod dirty again (its allocations are to be cleared first); each round gets further, so this
   // ends.
   for (int round = 0; round < 3; ++round) {
-    for (const std::string& key : std::exchange(impl.dirty, {})) {
-      PodRecord* record = impl.find(key);
-      if (record == nullptr) continue;
-      impl.advance(*record);
-      impl.sync_queue(*record);
+    impl.form_due();
+    const std::set<std::string> changed = std::exchange(impl.dirty, {});
+    for (const std::string& key : changed) {
+      if (PodRecord* record = impl.find(key); record != nullptr) impl.advance(*record);
     }
+    impl.sync_queues(changed);
     impl.place_pending();
     if (impl.dirty.empty()) impl.check_stalled();
-    if (impl.dirty.empty()) break;
+    if (!impl.unsettled()) break;
   }
+  if (impl.unsettled()) impl.wake_at(now, std::string(kStatusTimer));
   impl.take_down_orphans();
   impl.write_queue_status();
   impl.write_topology_status();

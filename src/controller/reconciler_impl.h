@@ -37,9 +37,6 @@ struct PodRecord {
   int64_t retry_at = 0;          // monotonic
   int64_t release_at = 0;        // a claim that someone deletes is let go
   uint64_t refused_version = 0;  // of placement_version(); place() said no at this number
-  uint64_t planned_version = 0;  // the same of the search for victims
-  std::set<std::string> refused_victims;
-  int64_t refusals_end = 0;  // monotonic
 
   Telling telling;
   model::PodCondition told;  // what the API server has, as far as known
@@ -97,6 +94,12 @@ struct GangAsk {
   int64_t missing = 0;          // of the minimum, beside what waits and what has its devices
 };
 
+// What the objects say of a work.
+struct StatedWork {
+  queueing::Workload workload;   // in the queue for work without one where it is refused
+  std::optional<Error> refused;  // its label names a queue that is not for it
+};
+
 struct Reconciler::Impl {
   Impl(ReconcilerOptions the_options, const Clock& the_clock, const Logger& the_log)
       : options(std::move(the_options)), clock(the_clock), log(the_log), random(options.seed), ledger(options.driver) {}
@@ -142,17 +145,22 @@ struct Reconciler::Impl {
   void check_short_gangs();
   [[nodiscard]] std::vector<const Unit*> pending_units();
   void place_unit(const Unit& unit, std::map<std::string, engine::Outcome>& answers);
-  void place_gang(const Unit& unit);
-  std::optional<GangAsk> gang_ask(const Unit& unit);
-  void gang_assigned(const Unit& unit, GangAsk& ask, engine::GangAssigned& outcome);
-  void gang_refused(const Unit& unit, Telling telling);
-  void tell_gang(const Unit& unit, const Telling& telling);
+  // work: the one of its works that is tried; null: there are no queues.
+  void place_gang(const Unit& unit, const Work* work);
+  std::optional<GangAsk> gang_ask(const Unit& unit, const Work* work);
+  // What its queue says to these devices; nothing: they are planned, or told why not.
+  std::optional<engine::Reason> gang_assigned(const Unit& unit, const Work* work, GangAsk& ask,
+                                              engine::GangAssigned& outcome);
+  bool avoid_kind_of_gang(const engine::GangAssigned& outcome, GangAsk& ask) const;
+  void gang_refused(const Unit& unit, const Work* work, Telling telling);
+  void tell_gang(const Unit& unit, const Work* work, const Telling& telling);
   void take_back(const Unit& unit);
   void end_gang(const Unit& unit);
   bool released(PodRecord& record);
   void stand(const PodRecord& record, Stand now);
   GangRef gang_of_pod(const std::string& pod_key);
-  [[nodiscard]] std::vector<PodRecord*> waiting_members(const Unit& unit);
+  // In rank order; work: those of this one only.
+  [[nodiscard]] std::vector<PodRecord*> waiting_members(const Unit& unit, const Work* work);
   [[nodiscard]] int64_t whole_members(const Unit& unit, const GangState& gang) const;
   [[nodiscard]] bool gang_may_start(const Unit& unit, const GangState& gang) const;
   [[nodiscard]] bool gang_started(const Unit& unit) const;
@@ -182,31 +190,63 @@ struct Reconciler::Impl {
   void look_at_boxes();
   void keep_boxes(const PodRecord& record, engine::PlacementRequest& request);
 
-  // queued.cc: units of work in their queues
-  void refresh_queues();
-  void rebuild_units(queueing::Queues tree);
-  void drop_queues();
-  [[nodiscard]] static std::string unit_id(const PodRecord& record);
-  [[nodiscard]] static bool counts_for(const PodRecord& record, const Want& want);
-  [[nodiscard]] std::vector<queueing::Portion> demand_of(const PodRecord& record, const Wants& wants);
-  [[nodiscard]] std::optional<Time> holds_since(const PodRecord& record) const;
-  Result<queueing::Workload> workload_of(const PodRecord& record, const Wants& wants);
-  void sync_queue(PodRecord& record);
-  void take_in(const Result<void>& answer) const;
-  void note_victim(const PodRecord& record, const Wants& wants);
+  // works.cc: units as the works that queues know
+  void form_works(const std::string& unit_id);
+  void form_due();
+  [[nodiscard]] static bool starts_one_by_one(const Unit& unit);
+  [[nodiscard]] std::set<std::string> core_of(const Unit& unit);
+  Work* work_of(const PodRecord& record);
+  [[nodiscard]] std::string work_id(const PodRecord& record) const;
+  void join(const std::string& pod_key, const std::string& id, const std::string& unit, bool has_core);
+  void leave_work(const std::string& pod_key);
   void leave_queue(const PodRecord& record);
   void claim_of_ghost_changed(const std::string& key);
-  void end_unit(const std::string& id);
+  [[nodiscard]] std::vector<PodRecord*> waiting_of(const Work& work);
+  [[nodiscard]] std::vector<PodRecord*> holders_of(const Work& work);
+  [[nodiscard]] std::string work_name(const std::string& id) const;
+  [[nodiscard]] static bool counts_for(const PodRecord& record, const Want& want);
+  [[nodiscard]] std::vector<queueing::Portion> demand_of(const PodRecord& record, bool only_held);
+  [[nodiscard]] std::optional<Time> holds_since(const PodRecord& record) const;
+  [[nodiscard]] std::optional<Time> work_since(const Work& work) const;
+  StatedWork workload_of(const Work& work);
+  void keep_for_the_dead(const Unit& unit, const Work& core, std::vector<queueing::Portion>& demand) const;
+  [[nodiscard]] bool may_queue(const Work& work, const std::vector<PodRecord*>& waiting);
+
+  // queued.cc: works in their queues
+  void refresh_queues();
+  void rebuild_works(queueing::Queues tree);
+  void drop_queues();
+  void sync_queues(const std::set<std::string>& pod_keys);
+  void sync_work(const std::string& id);
+  void sync_waiting(const Work& work, queueing::Workload workload);
+  void sync_running(const Work& work, queueing::Workload workload, Time since);
+  void take_in(const Result<void>& answer) const;
+  void note_victim(const Work& work);
+  void end_work(const std::string& id);
+  // What quota says to the devices that are chosen for all of a work; when nothing, it has started.
+  std::optional<engine::Reason> admit(const std::string& id, std::vector<queueing::Portion> demand);
   std::optional<engine::Reason> over_queue(const PodRecord& record, const std::vector<Want>& open,
                                            const engine::Assigned& outcome);
+  std::optional<engine::Reason> gang_over_queue(const Work& work, const GangAsk& ask,
+                                                const engine::GangAssigned& outcome);
+  void add_granted(const PodRecord& record, const std::vector<Want>& open, const engine::Assigned& outcome,
+                   std::vector<queueing::Portion>& demand);
   bool avoid_kind(const engine::Assigned& outcome, const std::vector<Want>& open,
                   engine::PlacementRequest& request) const;
   void close_nodes(const PodRecord& record, engine::PlacementRequest& request);
   void add_position(const PodRecord& record, Telling& telling) const;
   void number_positions();
   void place_queued();
+  void place_work(const Work& work, std::map<std::string, engine::Outcome>& answers);
+  void place_started();
+  void invite_growth(const Work& core);
+  // Writes of it are under way, or it waits for a time.
+  [[nodiscard]] bool busy(const Work& work);
+  // It was not refused since something changed.
+  [[nodiscard]] bool worth_trying(const Work& work);
   void tell_not_offered(const std::set<std::string>& offered, std::vector<std::string>& without_room);
   void wake_for_queues();
+  void queue_timer();
 
   // preempting.cc: making room
   void note_plain_pod(const model::Pod& pod);
@@ -214,15 +254,21 @@ struct Reconciler::Impl {
   void room_made(const std::string& preemptor);
   void place_held();
   void plan_evictions(const std::vector<std::string>& without_room);
-  bool plan_eviction(PodRecord& record);
-  void begin_eviction(PodRecord& record, const queueing::Eviction& eviction);
+  bool plan_eviction(const Work& work);
+  bool plan_gang_eviction(const Unit& unit, const Work& work);
+  void begin_eviction(const Work& work, queueing::Eviction eviction, const std::set<std::string>& sites);
+  [[nodiscard]] std::set<std::string> refused_victims(const Work& work) const;
+  void add_growth(std::vector<std::string>& victims) const;
+  void forget_refusals(const PodRecord& record);
   void resume_holds();
-  void ask_to_go(const std::string& pod_key);
+  void ask_to_go(const std::string& victim, const std::string& why);
+  void ask_next_to_go(const std::string& victim);
+  void drop_departure(const std::string& pod_key);
+  void ask_pod_to_go(const std::string& pod_key);
   void ask_again_to_go();
   void eviction_answered(const std::string& pod_key, const Result<std::string>& answer);
   void give_up_hold(const std::string& id);
   void victim_stays(const std::string& victim, const std::string& why);
-  void forget_refusals(PodRecord& record);
   void tell_evicted(const std::string& pod_key, const Departure& departure);
 
   // queue_status.cc
@@ -243,6 +289,7 @@ struct Reconciler::Impl {
 
   // Asks for a write. record: the pod that waits for its answer; null for none.
   void emit(PodRecord* record, WriteKind kind, const std::string& claim_key, kube::Request request);
+  [[nodiscard]] bool unsettled() const { return !dirty.empty() || !queued.reform.empty() || !queued.resync.empty(); }
   void wake_at(int64_t monotonic, const std::string& key) { timers.emplace(monotonic, key); }
   [[nodiscard]] PodRecord* find(const std::string& key);
 
@@ -309,7 +356,11 @@ struct Reconciler::Impl {
   ReconcilerStats stats;
 };
 
+inline constexpr int kMostKinds = 4;  // other kinds of devices that are tried when quota refuses one
+
 [[nodiscard]] bool gated(const model::Pod& pod);
+// So many of its members are there and cannot be placed yet.
+[[nodiscard]] engine::Reason gang_incomplete(const Unit& unit, int64_t missing);
 
 // A timer's key that stands for no pod: the queues may decide otherwise from then on.
 inline constexpr std::string_view kQueueTimer = "/queues";

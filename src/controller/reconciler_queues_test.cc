@@ -314,23 +314,17 @@ TEST_F(ReconcilerQueuesTest, AGuaranteedBoxIsNotBrokenBySingleCards) {
 TEST_F(ReconcilerQueuesTest, KilledAtEveryWriteOfAReclaimItEndsWithOneVictim) {
   for (const Fault fault : {Fault::kCrashBefore, Fault::kCrashAfter, Fault::kLostAnswer, Fault::kLostRequest,
                             Fault::kConflict, Fault::kUnavailable}) {
-    uint64_t total = 0;
-    for (uint64_t at = 1; total == 0 || at <= total; ++at) {
-      SCOPED_TRACE("fault " + std::to_string(static_cast<int>(fault)) + " at write " + std::to_string(at));
-      FakeCluster one;
-      borrow_in(one);
-      const uint64_t before = one.writes;
-      one.fault = [&](const Write&, uint64_t number) { return number == before + at ? fault : Fault::kNone; };
+    const auto act = [](FakeCluster& one) {
       one.create_queued_pod("a1", "a", kCard);
       one.run(Duration::seconds(120));
+    };
+    const auto expect = [](const FakeCluster& one) {
       EXPECT_EQ(one.node_of("a1"), "n1");
       EXPECT_THAT(one.api.evicted, ElementsAre("b4"));
       for (const char* name : {"b1", "b2", "b3"}) EXPECT_EQ(one.node_of(name), "n1");
-      EXPECT_THAT(one.violations(), IsEmpty());
-      if (total == 0) total = one.writes - before;
-      if (::testing::Test::HasFailure()) return;
-    }
-    EXPECT_GE(total, 5U);
+    };
+    live_with_a_fault_at_every_write(fault, {borrow_in, act, expect}, 5);
+    if (HasFailure()) return;
   }
 }
 

@@ -2,12 +2,12 @@
 // of units. Pure: pods and the objects that say the sizes of gangs in, units out; deterministic. One owner thread.
 //
 // For whoever places them:
-//   - Unit::id is what queues know a unit by; its demand is the sum over the `members` that still want something.
+//   - Unit::id is what queues know a unit by; its demand is the sum over the `members` that it cannot start without
+//   (Work, in queued.h).
 //   - A unit with `blocked` is told that reason (every member that waits) and is not tried.
 //   - All waiting members of a gang are planned in one step, or none is; quota is asked once, with the sum.
 //   - A gang whose placed members reach its minimum already takes further members one by one (a replacement, or
-//   growth),
-//     in the topology domain of the others.
+//     growth), in the topology domain of the others.
 //
 // Cost: upsert and remove O(log n) unless what a unit is made of changed; then its unit is made again when it is asked
 // for, O(members log members).

@@ -135,10 +135,11 @@ bool Placement::plainly_fits_without(const NodeEntry& node, const std::vector<st
   return true;
 }
 
-std::optional<model::HostPort> Placement::port_conflict_on(const NodeEntry& node) const {
+std::optional<model::HostPort> Placement::port_conflict_on(const NodeEntry& node,
+                                                           const std::set<std::string>& ended) const {
   if (ports.empty()) return std::nullopt;
   for (const auto& [uid, taken] : node.ports) {
-    if (uid == request.pod->meta.uid) continue;
+    if (uid == request.pod->meta.uid || ended.contains(uid)) continue;
     for (const model::HostPort& port : ports) {
       if (std::any_of(taken.begin(), taken.end(), [&](const auto& other) { return model::conflict(port, other); })) {
         return port;

@@ -115,7 +115,7 @@ std::vector<GangDomain> GangSearch::domains_of(std::optional<size_t> level) cons
     domain.level = level;
     domain.name = name;
     domain.nodes.push_back(node);
-    domain.free += free_millionths(*nodes_[node]);
+    domain.free += free_on(node);
     const auto here = std::count(request_.fixed_nodes.begin(), request_.fixed_nodes.end(), nodes_[node]->view.node);
     if (here > 0) fixed[name] += here;
   }
@@ -136,7 +136,7 @@ std::vector<GangDomain> GangSearch::domains_of(std::optional<size_t> level) cons
 
 // At least as many as an attempt can place.
 Result<int64_t> GangSearch::bound_of(const GangDomain& domain) {
-  taken_.clear();
+  taken_ = freed_;
   int64_t sum = 0;
   for (size_t group = 0; group < groups_.size(); ++group) {
     int64_t room = 0;
@@ -147,6 +147,12 @@ Result<int64_t> GangSearch::bound_of(const GangDomain& domain) {
     sum += std::min(room, static_cast<int64_t>(groups_[group]->members.size()));
   }
   return sum;
+}
+
+int64_t GangSearch::free_on(size_t node) const {
+  const auto freed = freed_.find(node);
+  return freed == freed_.end() ? free_millionths(*nodes_[node])
+                               : free_millionths(*nodes_[node], freed->second.assumption);
 }
 
 Result<int64_t> GangSearch::room_on(size_t node, size_t group) {
@@ -175,7 +181,7 @@ Result<std::vector<std::pair<size_t, int64_t>>> GangSearch::distribute(size_t le
     if (!name.empty()) at = by_domain.emplace(name, at).first->second;
     if (at == bins.size()) bins.emplace_back();
     bins[at].room += room;
-    bins[at].free += free_millionths(*nodes_[node]);
+    bins[at].free += free_on(node);
     bins[at].nodes.push_back(node);
   }
   HEDDLE_CHECK_OK(fill(bins, wanted, [&](const Bin& bin, int64_t here) -> Result<void> {
@@ -193,7 +199,7 @@ Result<std::vector<std::pair<size_t, int64_t>>> GangSearch::distribute(size_t le
 Result<GangAttempt> GangSearch::attempt(const GangDomain& domain, const std::vector<bool>& wanted) {
   GangAttempt made;
   made.members.resize(request_.members.size());
-  taken_.clear();
+  taken_ = freed_;
   const size_t level = domain.level ? std::max<size_t>(*domain.level, 1) - 1 : topology_.levels().size() - 1;
   for (size_t group = 0; group < groups_.size(); ++group) {
     std::vector<size_t> members;
@@ -273,24 +279,32 @@ Result<GangOutcome> GangSearch::assigned(const GangDomain& domain, const GangAtt
   return GangOutcome(std::move(out));
 }
 
-Result<GangOutcome> GangSearch::run(SeededRandom& random) {
+Result<GangFound> GangSearch::find() {
   const auto all = static_cast<int64_t>(request_.members.size());
-  std::optional<std::pair<GangDomain, GangAttempt>> most;  // enough, but not all
-  std::optional<std::pair<GangDomain, int64_t>> closest;   // of the widest level that was tried
+  GangFound found;
   for (const std::optional<size_t> level : levels_to_try()) {
-    closest.reset();
+    int64_t closest = -1;  // of the widest level that was tried
     for (const GangDomain& domain : domains_of(level)) {
       HEDDLE_TRY(const int64_t bound, bound_of(domain));
-      if (!closest || bound > closest->second) closest = {domain, bound};
-      if (bound < request_.minimum || (most && bound <= most->second.placed)) continue;
+      if (bound > closest) {
+        closest = bound;
+        found.closest = domain;
+      }
+      if (bound < request_.minimum || (found.best && bound <= found.best->second.placed)) continue;
       HEDDLE_TRY(GangAttempt made, best_attempt(domain));
-      if (made.enough && made.placed == all) return assigned(domain, made, random);
-      if (made.enough && (!most || made.placed > most->second.placed)) most = {domain, std::move(made)};
+      if (!made.enough || (found.best && made.placed <= found.best->second.placed)) continue;
+      const bool complete = made.placed == all;
+      found.best.emplace(domain, std::move(made));
+      if (complete) return found;
     }
   }
-  if (most) return assigned(most->first, most->second, random);
-  if (closest) return explain(closest->first);
-  return explain(GangDomain{});
+  return found;
+}
+
+Result<GangOutcome> GangSearch::run(SeededRandom& random) {
+  HEDDLE_TRY(const GangFound found, find());
+  if (found.best) return assigned(found.best->first, found.best->second, random);
+  return explain(found.closest.value_or(GangDomain{}));
 }
 
 Result<GangOutcome> place_gang(const State& state, const std::vector<TopologyLevel>& levels, const GangRequest& request,

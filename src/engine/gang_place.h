@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/eviction.h"
 #include "engine/gang_room.h"
 
 namespace heddle::engine {
@@ -32,12 +33,22 @@ struct GangAttempt {
   bool enough = false;
 };
 
+// What the search for a place found.
+struct GangFound {
+  std::optional<std::pair<GangDomain, GangAttempt>> best;  // enough of it
+  std::optional<GangDomain> closest;                       // with nothing found: where most would fit
+};
+
 class GangSearch {
  public:
   static Result<std::unique_ptr<GangSearch>> make(const State& state, const std::vector<TopologyLevel>& levels,
                                                   const GangRequest& request);
 
   Result<GangOutcome> run(SeededRandom& random);
+  Result<GangFound> find();
+  // From now on as if these had ended; what was assumed before holds no more.
+  void assume_gone(const std::vector<const VictimHoldings*>& gone);  // gang_eviction.cc
+  [[nodiscard]] const std::string& node_name(size_t node) const { return nodes_[node]->view.node; }
 
  private:
   GangSearch(const State& state, const GangRequest& request, Topology topology);
@@ -52,6 +63,7 @@ class GangSearch {
   Result<std::vector<std::pair<size_t, int64_t>>> distribute(size_t level, size_t group,
                                                              const std::vector<size_t>& nodes, int64_t wanted);
   Result<int64_t> room_on(size_t node, size_t group);
+  [[nodiscard]] int64_t free_on(size_t node) const;
   [[nodiscard]] std::vector<bool> the_minimum() const;
   [[nodiscard]] bool enough(const GangAttempt& made) const;
   Result<GangOutcome> assigned(const GangDomain& domain, const GangAttempt& made, SeededRandom& random);
@@ -72,7 +84,8 @@ class GangSearch {
   Topology topology_;
   std::vector<const NodeEntry*> nodes_;             // by name, as the topology's
   std::vector<std::unique_ptr<GangGroup>> groups_;  // large members first
-  std::map<size_t, Overlay> taken_;                 // of the attempt under way, by node
+  std::map<size_t, Overlay> freed_;                 // by node: what has ended, as is assumed
+  std::map<size_t, Overlay> taken_;                 // of the attempt under way, by node; and what is freed
 };
 
 }  // namespace heddle::engine

@@ -75,7 +75,7 @@ int64_t GangGroup::plain_copies(const NodeEntry& node, const Overlay& overlay, i
   if (placement.request.pod == nullptr || leave == Leave::kPlain) return limit;
   const bool empty = leave == Leave::kTaken;
   if (!placement.ports.empty()) {
-    if (!empty && placement.port_conflict_on(node)) return 0;
+    if (!empty && placement.port_conflict_on(node, overlay.ended)) return 0;
     for (const model::HostPort& port : placement.ports) {
       const auto clashes = [&](const model::HostPort& other) { return model::conflict(port, other); };
       if (std::any_of(overlay.ports.begin(), overlay.ports.end(), clashes)) return 0;

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,12 +12,14 @@
 
 namespace heddle::engine {
 
-// What the members that are placed so far take of a node.
+// What the members that are placed so far take of a node. Where others are taken to have ended, amounts can be below
+// zero: that much comes free.
 struct Overlay {
   allocator::Assumption assumption;
   std::map<std::string, int64_t> used;
   int64_t pods = 0;
   std::vector<model::HostPort> ports;
+  std::set<std::string> ended;  // uids of pods
 };
 
 // What is left out of account, to find what is short. kPlain: cpu, memory, ports ...; kTaken: all that others hold.

@@ -229,20 +229,26 @@ Result<std::optional<Best>> find(State::Impl& state, Placement& placement) {
 
 }  // namespace
 
-int64_t free_millionths(const NodeEntry& node) {
-  if (node.free_known) return node.free_millionths;
+int64_t free_millionths(const NodeEntry& node, const Assumption& assumption) {
   const allocator::BestFit policy;
-  node.free_millionths = 0;
+  int64_t sum = 0;
   for (const allocator::PoolView& view : node.view.pools) {
     for (const DeviceInfo* device : view.devices) {
-      const allocator::Held& held = device->held;
+      const auto instead = std::find_if(assumption.instead.begin(), assumption.instead.end(),
+                                        [&](const auto& entry) { return entry.first == device; });
+      const allocator::Held& held = instead == assumption.instead.end() ? device->held : instead->second;
       if (held.whole > 0 || held.alone > 0) continue;
       allocator::Consumption nothing;
       nothing.amounts.resize(device->shape->capacities.size());
       const bool divisible = device->shape->shared && !device->shape->capacities.empty();
-      node.free_millionths += divisible ? policy.rank(*device, nothing, held.used) : 1'000'000;
+      sum += divisible ? policy.rank(*device, nothing, held.used) : 1'000'000;
     }
   }
+  return sum;
+}
+
+int64_t free_millionths(const NodeEntry& node) {
+  if (!node.free_known) node.free_millionths = free_millionths(node, {});
   node.free_known = true;
   return node.free_millionths;
 }

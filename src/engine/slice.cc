@@ -65,10 +65,27 @@ std::optional<Extent> parse_position(std::string_view text) {
 
 class SliceSearch {
  public:
-  SliceSearch(const State& state, const GangRequest& request, SeededRandom& random)
-      : state_(state), request_(request), random_(random) {}
+  SliceSearch(const State& state, const GangRequest& request) : state_(state), request_(request) {}
 
-  Result<GangOutcome> run() {
+  Result<GangOutcome> run(SeededRandom& random) {
+    HEDDLE_TRY(auto said, look({}, {}));
+    if (said) return std::move(*said);
+    return assign(random);
+  }
+
+  // Hosts of the slice that its members would take.
+  Result<std::set<std::string>> hosts_without(const std::map<std::string, VictimHoldings>& victims,
+                                              const std::vector<const queueing::Victim*>& gone) {
+    HEDDLE_TRY(const auto said, look(victims, gone));
+    if (said) return std::set<std::string>();
+    const std::vector<std::string> open = open_hosts();
+    return std::set<std::string>(open.begin(), open.end());
+  }
+
+ private:
+  // Nothing: a slice was found.
+  Result<std::optional<GangOutcome>> look(const std::map<std::string, VictimHoldings>& victims,
+                                          const std::vector<const queueing::Victim*>& gone) {
     const std::string_view wanted = std::string_view(request_.required).substr(kPrefix.size());
     const auto chips = placement::parse_extent(wanted);
     if (!chips) return fail(Code::kInvalidArgument, chips.error().message, "required");
@@ -81,11 +98,10 @@ class SliceSearch {
       return no(true, "Topology", "no node says where in a torus it is: label the nodes with heddle.dev/torus");
     }
     note_fixed();
-    HEDDLE_CHECK_OK(look_for_room());
+    HEDDLE_CHECK_OK(look_for_room(victims, gone));
     return choose();
   }
 
- private:
   Result<void> find_tori() {
     HEDDLE_TRY(const Topology topology, Topology::make(state_, torus_levels(), {}));
     std::map<std::string, NamedTorus> by_name;
@@ -131,15 +147,15 @@ class SliceSearch {
   }
 
   // Hosts where a member has room, or is already.
-  Result<void> look_for_room() {
+  Result<void> look_for_room(const std::map<std::string, VictimHoldings>& victims,
+                             const std::vector<const queueing::Victim*>& gone) {
     PlacementRequest asked = request_.members.front().request;
     asked.pinned_node.reset();
-    const std::map<std::string, VictimHoldings> nobody;
-    HEDDLE_TRY(const auto room, RoomWithout::make(state_, asked, nobody));
+    HEDDLE_TRY(const auto room, RoomWithout::make(state_, asked, victims));
     for (NamedTorus& torus : tori_) {
       torus.torus.usable.assign(torus.there.size(), false);
       for (const Host& host : torus.hosts) {
-        if (!fixed_.contains(host.node) && !room->fits(host.node, {})) continue;
+        if (!fixed_.contains(host.node) && !room->fits(host.node, gone)) continue;
         torus.torus.usable[placement::index_of(torus.torus.size, host.at)] = true;
         ++torus.usable;
       }
@@ -147,9 +163,9 @@ class SliceSearch {
     return {};
   }
 
-  Result<GangOutcome> choose() {
-    const NamedTorus* best = nullptr;
-    std::optional<Cuboid> chosen;
+  Result<std::optional<GangOutcome>> choose() {
+    const NamedTorus*& best = torus_;
+    std::optional<Cuboid>& chosen = cuboid_;
     bool divides = false;
     bool possible = false;
     for (const NamedTorus& torus : tori_) {
@@ -173,8 +189,9 @@ class SliceSearch {
       best = &torus;
       chosen = found;
     }
-    if (best != nullptr) return assign(*best, *chosen);
-    return refuse(divides, possible);
+    if (best != nullptr) return std::optional<GangOutcome>();
+    HEDDLE_TRY(GangOutcome said, refuse(divides, possible));
+    return std::optional(std::move(said));
   }
 
   // Members that there are, placed ones too.
@@ -217,15 +234,21 @@ class SliceSearch {
     return GangOutcome(Waiting{{{code, std::move(message)}}});
   }
 
-  Result<GangOutcome> assign(const NamedTorus& torus, const Cuboid& cuboid) {
+  [[nodiscard]] std::vector<std::string> open_hosts() const {
     std::vector<std::string> open;
-    for (const Extent& at : placement::hosts_of(torus.torus, cuboid)) {
-      const Host* host = torus.find(at);
+    for (const Extent& at : placement::hosts_of(torus_->torus, *cuboid_)) {
+      const Host* host = torus_->find(at);
       if (host != nullptr && !fixed_.contains(host->node)) open.push_back(host->node);
     }
+    return open;
+  }
+
+  Result<GangOutcome> assign(SeededRandom& random) {
+    const std::vector<std::string> open = open_hosts();
+    const Extent& origin = cuboid_->origin;
     GangAssigned out;
     out.level = request_.required;
-    out.domain = fmt::format("{} at {}-{}-{}", torus.name, cuboid.origin[0], cuboid.origin[1], cuboid.origin[2]);
+    out.domain = fmt::format("{} at {}-{}-{}", torus_->name, origin[0], origin[1], origin[2]);
     size_t next = 0;
     for (const GangMember& member : request_.members) {
       PlacementRequest asked = member.request;
@@ -233,7 +256,7 @@ class SliceSearch {
         if (next == open.size()) return fail(Code::kInternal, "a slice has fewer hosts than members");
         asked.pinned_node = open[next++];
       }
-      HEDDLE_TRY(Outcome outcome, state_.place(asked, random_));
+      HEDDLE_TRY(Outcome outcome, state_.place(asked, random));
       if (auto* assigned = std::get_if<Assigned>(&outcome)) {
         out.members.emplace_back(std::move(*assigned));
         continue;
@@ -246,11 +269,12 @@ class SliceSearch {
 
   const State& state_;
   const GangRequest& request_;
-  SeededRandom& random_;
   Extent chips_ = {1, 1, 1};
   int64_t hosts_ = 0;  // of the slice
   std::vector<NamedTorus> tori_;
   std::set<std::string> fixed_;
+  const NamedTorus* torus_ = nullptr;  // of the slice that was found
+  std::optional<Cuboid> cuboid_;
 };
 
 }  // namespace
@@ -260,7 +284,13 @@ bool is_slice(std::string_view level) {
 }
 
 Result<GangOutcome> place_slice(const State& state, const GangRequest& request, SeededRandom& random) {
-  return SliceSearch(state, request, random).run();
+  return SliceSearch(state, request).run(random);
+}
+
+Result<std::set<std::string>> slice_without(const State& state, const GangRequest& request,
+                                            const std::map<std::string, VictimHoldings>& victims,
+                                            const std::vector<const queueing::Victim*>& gone) {
+  return SliceSearch(state, request).hosts_without(victims, gone);
 }
 
 }  // namespace heddle::engine

@@ -15,10 +15,15 @@
 // fewest free hosts that has one. Pure, deterministic.
 #pragma once
 
+#include <map>
+#include <set>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/random.h"
 #include "base/result.h"
+#include "engine/eviction.h"
 #include "engine/gang.h"
 
 namespace heddle::engine {
@@ -27,5 +32,9 @@ namespace heddle::engine {
 
 // For place_gang(). Errors: kInvalidArgument for a slice that cannot be read, and beside a preferred level.
 Result<GangOutcome> place_slice(const State& state, const GangRequest& request, SeededRandom& random);
+// The hosts that its members would take if these had gone; none: there is no room. Errors: as place_slice().
+Result<std::set<std::string>> slice_without(const State& state, const GangRequest& request,
+                                            const std::map<std::string, VictimHoldings>& victims,
+                                            const std::vector<const queueing::Victim*>& gone);
 
 }  // namespace heddle::engine

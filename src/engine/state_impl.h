@@ -85,8 +85,9 @@ struct Placement {
   // The same, or a port in use, when these pods of the node have ended.
   [[nodiscard]] bool plainly_fits_without(const NodeEntry& node, const std::vector<std::string>& pod_uids) const;
   [[nodiscard]] bool served_by_devices(const NodeEntry& node, const std::string& resource) const;
-  // The first port that another pod of the node has.
-  [[nodiscard]] std::optional<model::HostPort> port_conflict_on(const NodeEntry& node) const;
+  // The first port that another pod of the node has, one of those that have ended apart.
+  [[nodiscard]] std::optional<model::HostPort> port_conflict_on(const NodeEntry& node,
+                                                                const std::set<std::string>& ended = {}) const;
   [[nodiscard]] Result<bool> devices_fit(const NodeEntry& node, const allocator::Assumption& assumption);
 };
 
@@ -95,6 +96,8 @@ Result<Placement> make_placement(const State::Impl& state, const PlacementReques
 
 // What is free on the node's devices; remembered there.
 int64_t free_millionths(const NodeEntry& node);
+// The same under an assumption; not remembered.
+int64_t free_millionths(const NodeEntry& node, const allocator::Assumption& assumption);
 
 // How the devices of one node stand for one request alone.
 struct RequestOutlook {

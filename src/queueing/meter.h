@@ -34,6 +34,7 @@ struct Portion {
   int64_t cores = 0;
   std::string shape;  // of the boxes that it takes whole
   int64_t boxes = 0;
+  friend bool operator==(const Portion&, const Portion&) = default;
 };
 
 // One number a meter, in the order of the meters.

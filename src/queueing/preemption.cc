@@ -74,6 +74,12 @@ class Preemptions::Candidates {
 
 namespace {
 
+// It makes room there.
+bool is_at(const Victim& victim, const std::string& site) {
+  if (!victim.site.empty()) return victim.site == site;
+  return victim.sites.empty() || std::find(victim.sites.begin(), victim.sites.end(), site) != victim.sites.end();
+}
+
 // Leaves out what is not needed, the most valuable first, in blocks that grow while that succeeds. `enough` is
 // monotone.
 template <typename Enough>
@@ -143,7 +149,7 @@ std::optional<Eviction> Preemptions::plan_one_site(Candidates& candidates, const
     prune(chosen, [&](const std::vector<const Victim*>& gone) {
       std::vector<const Victim*> here;
       for (const Victim* victim : gone) {
-        if (victim->site == site || victim->site.empty()) here.push_back(victim);
+        if (is_at(*victim, site)) here.push_back(victim);
       }
       return search.oracle.fits(site, here) && quota_fits(search, gone);
     });
@@ -153,20 +159,20 @@ std::optional<Eviction> Preemptions::plan_one_site(Candidates& candidates, const
   if (!quota) {
     if (auto site = search.oracle.room_now()) roomy.insert(*std::move(site));
   }
-  std::vector<const Victim*> everywhere;  // gangs over several sites: they make room at each of theirs
+  std::vector<const Victim*> everywhere;  // it is not known where they make room
   while (const Victim* victim = candidates.next()) {
     all.push_back(victim);
     if (!quota) quota = quota_fits(search, all);
-    if (victim->site.empty()) {
+    std::vector<std::string> sites = victim->sites;
+    if (!victim->site.empty()) sites = {victim->site};
+    if (sites.empty()) {
       everywhere.push_back(victim);
-      for (auto& [site, here] : by_site) here.push_back(victim);
-    } else {
-      auto [here, fresh] = by_site.emplace(victim->site, everywhere);
-      here->second.push_back(victim);
+      for (const auto& [site, here] : by_site) sites.push_back(site);
     }
-    for (const auto& [site, here] : by_site) {
-      const bool touched = victim->site.empty() || victim->site == site;
-      if (touched && !roomy.contains(site) && search.oracle.fits(site, here)) roomy.insert(site);
+    for (const std::string& site : sites) {
+      auto [here, fresh] = by_site.emplace(site, everywhere);
+      if (!victim->site.empty() || !victim->sites.empty() || !fresh) here->second.push_back(victim);
+      if (!roomy.contains(site) && search.oracle.fits(site, here->second)) roomy.insert(site);
     }
     if (quota && !roomy.empty()) return choose(*roomy.begin());
   }

@@ -45,9 +45,10 @@ struct Victim {
   std::string queue;  // empty: outside of all queues
   int32_t priority = 0;
   Time started;
-  int64_t cost = 0;      // what is lost, thousandths of a device
-  std::string site;      // the node, or empty for more than one
-  bool leaving = false;  // on its way out, for nobody
+  int64_t cost = 0;                     // what is lost, thousandths of a device
+  std::string site;                     // the node, or empty for more than one
+  bool leaving = false;                 // on its way out, for nobody
+  std::vector<std::string> sites = {};  // of a gang on more than one node; none: it may make room anywhere
   friend bool operator==(const Victim&, const Victim&) = default;
 };
 

@@ -101,6 +101,9 @@ struct Workload {
   std::vector<Portion> portions;
   std::optional<Duration> runtime;  // it ends by then, or is ended
   std::string reservation;          // runs inside this one only
+  // What an elastic gang has beyond its minimum: always borrowed, so that it goes before anything entitled does, and
+  // nothing entitled goes with its gang.
+  bool growth = false;
 };
 
 // Why a workload may not start now.
@@ -146,6 +149,9 @@ class Queues {
   void requeue(const std::string& id, Time now);
   // What a waiting one takes, now that its devices are known; its place in the order stays. A pass goes on.
   void restate(const std::string& id, std::vector<Portion> portions);
+  // What a running or held one takes from now on, whatever the quota says; its place among what runs stays. For a gang
+  // of which a member was replaced.
+  void revise(const std::string& id, std::vector<Portion> portions, Time now);
   // Ended or withdrawn.
   void remove(const std::string& id, Time now);
 
@@ -171,6 +177,8 @@ class Queues {
 
   // Nothing: quota and reservations let it start. A pass may still offer others first.
   [[nodiscard]] std::optional<Reason> refusal(const std::string& id, Time now) const;
+  // The same for a running or held one that is to take this instead of what it has; what is no more is not refused.
+  [[nodiscard]] std::optional<Reason> refusal_of(const std::string& id, const std::vector<Portion>& portions, Time now);
   // The same of quota alone, if these ran no more.
   [[nodiscard]] std::optional<Reason> refusal_without(const std::string& id, const std::vector<std::string>& gone,
                                                       Time now);

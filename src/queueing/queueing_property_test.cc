@@ -27,6 +27,8 @@ struct Job {
   int64_t runs = 0;
   bool declared = false;
   bool guaranteed = false;  // its demand is within its leaf's guarantee
+  bool growth = false;      // what an elastic gang has beyond its minimum
+  std::string lost;         // the model of a member that died and was not replaced
   int64_t started = -1;
   int64_t starving_before = -1;  // others, at the moment when it began to starve
 };
@@ -64,6 +66,7 @@ class World {
   void run(int64_t seconds) {
     for (now_ = 0; now_ < seconds; ++now_) {
       finish();
+      replace_members();
       if (now_ < seconds - 40 * kLongest) submit();  // at last everything that can start does
       pass();
       EXPECT_THAT(queues_->violations(), testing::ElementsAre());
@@ -82,6 +85,7 @@ class World {
 
   [[nodiscard]] const std::string& log() const { return log_; }
   [[nodiscard]] size_t started() const { return started_; }
+  [[nodiscard]] size_t replaced() const { return replaced_; }
   [[nodiscard]] const Queues& queues() const { return *queues_; }
 
  private:
@@ -124,6 +128,8 @@ class World {
       job.declared = below(2) == 0;
       job.guaranteed = std::accumulate(job.cards.begin(), job.cards.end(), int64_t{0},
                                        [](int64_t sum, const auto& entry) { return sum + entry.second; }) <= 12;
+      job.growth = below(10) == 0;
+      job.guaranteed = job.guaranteed && !job.growth;
       for (const auto& [model, count] : job.cards) {
         job.guaranteed = job.guaranteed && count <= guaranteed_[job.queue][model];
       }
@@ -131,18 +137,51 @@ class World {
                         .queue = job.queue,
                         .priority = static_cast<int32_t>(below(3)),
                         .submitted = at(now_),
-                        .portions = {},
+                        .portions = portions_of(job),
                         .runtime = {},
-                        .reservation = {}};
+                        .reservation = {},
+                        .growth = job.growth};
       if (job.declared) workload.runtime = Duration::seconds(job.runs);
-      for (const auto& [model, count] : job.cards) {
-        Portion portion;
-        portion.model = model;
-        portion.milli_devices = count * kCard;
-        workload.portions.push_back(portion);
-      }
       jobs_.emplace(workload.id, job);
       EXPECT_TRUE(queues_->submit(std::move(workload), at(now_)).has_value());
+    }
+  }
+
+  static std::vector<Portion> portions_of(const Job& job) {
+    std::vector<Portion> portions;
+    for (const auto& [model, count] : job.cards) {
+      Portion portion;
+      portion.model = model;
+      portion.milli_devices = count * kCard;
+      portions.push_back(portion);
+    }
+    return portions;
+  }
+
+  // Members of what runs die, and others come in their place when there is room and quota for them.
+  void replace_members() {
+    for (const std::string& id : running_) {
+      Job& job = jobs_.at(id);
+      if (job.lost.empty()) {
+        const auto [model, count] = *job.cards.begin();
+        if (count < 2 || below(12) != 0) continue;
+        job.lost = model;
+        --job.cards[model];
+        ++room_[model];
+        queues_->revise(id, portions_of(job), at(now_));
+        continue;
+      }
+      if (room_[job.lost] == 0 || below(3) != 0) continue;
+      Job whole = job;
+      ++whole.cards[job.lost];
+      const bool refused = queues_->refusal_of(id, portions_of(whole), at(now_)).has_value();
+      log_ += id + (refused ? "- " : "+ ");
+      if (refused) continue;
+      --room_[job.lost];
+      whole.lost.clear();
+      job = whole;
+      queues_->revise(id, portions_of(job), at(now_));
+      ++replaced_;
     }
   }
 
@@ -176,6 +215,7 @@ class World {
       job.started = now_;
       running_.push_back(offer->id);
       queues_->start(offer->id, at(now_));
+      EXPECT_FALSE(offer->entitled && job.growth) << offer->id;
       log_ += offer->id + "@" + std::to_string(now_) + (offer->entitled ? "e " : "b ");
       ++started_;
     }
@@ -200,20 +240,24 @@ class World {
   std::vector<std::string> running_;
   std::string log_;
   size_t started_ = 0;
+  size_t replaced_ = 0;
   int64_t now_ = 0;
 };
 
 TEST(QueuesPropertyTest, QuotaHoldsAndNothingStarves) {
   size_t started = 0;
+  size_t replaced = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(seed);
     World world(seed);
     world.run(1200);
     world.check_starvation();
     started += world.started();
+    replaced += world.replaced();
     if (testing::Test::HasFailure()) return;
   }
   EXPECT_GT(started, 5000U);
+  EXPECT_GT(replaced, 500U);
 }
 
 TEST(QueuesPropertyTest, TheSameInputGivesTheSameDecisions) {

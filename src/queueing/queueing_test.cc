@@ -413,5 +413,43 @@ TEST_F(QueuesTest, BadWorkloadsAreRefused) {
   EXPECT_EQ(queues_->submit(work("w", "b", 1), at(0)).error().code, Code::kAlreadyExists);
 }
 
+TEST_F(QueuesTest, WhatRunsCanTakeOtherThingsThanItStartedWith) {
+  make_two({.guaranteed = 4 * kCard, .limit = 6 * kCard, .borrowing = {}, .lending = {}});
+  submit(work("gang", "a", 4));
+  submit(work("other", "a", 2));
+  queues_->start("gang", at(1));
+  queues_->start("other", at(1));
+  const auto take = [](int64_t count) { return work("", "a", count).portions; };
+  EXPECT_EQ(queues_->refusal_of("gang", take(4), at(2)), std::nullopt) << "what it has is no more";
+  EXPECT_THAT(queues_->refusal_of("gang", take(5), at(2))->message, HasSubstr("the limit is 6"));
+  EXPECT_EQ(queues_->usage("a"), Amounts{6 * kCard}) << "asking changes nothing";
+  EXPECT_TRUE(queues_->entitled("gang"));
+  EXPECT_FALSE(queues_->entitled("other"));
+  queues_->revise("gang", take(2), at(3));
+  EXPECT_TRUE(queues_->entitled("gang"));
+  EXPECT_TRUE(queues_->entitled("other")) << "room came up within the guarantee";
+  queues_->revise("gang", take(4), at(4));
+  EXPECT_FALSE(queues_->entitled("gang")) << "others are within the guarantee now";
+  EXPECT_EQ(queues_->usage("root"), Amounts{6 * kCard});
+  queues_->remove("other", at(5));
+  EXPECT_TRUE(queues_->entitled("gang"));
+  EXPECT_THAT(queues_->violations(), ElementsAre());
+}
+
+TEST_F(QueuesTest, WhatAGangHasBeyondItsMinimumBorrows) {
+  make_two();
+  Workload growth = work("growth", "a", 1);
+  growth.growth = true;
+  submit(growth);
+  EXPECT_FALSE(queues_->would_be_entitled("growth"));
+  queues_->start("growth", at(1));
+  EXPECT_FALSE(queues_->entitled("growth"));
+  EXPECT_EQ(queues_->borrowers("a"), 1U);
+  submit(work("own", "a", 8));
+  queues_->start("own", at(2));
+  EXPECT_TRUE(queues_->entitled("own"));
+  EXPECT_THAT(queues_->violations(), ElementsAre());
+}
+
 }  // namespace
 }  // namespace heddle::queueing

@@ -73,6 +73,7 @@ bool Queues::Impl::fits_guarantee(const Entry& entry) const {
 
 // Each part of what it asks for is guaranteed by some meter, and no guarantee is exceeded.
 bool Queues::Impl::within_guarantee(const Entry& entry, const Amounts& entitled) const {
+  if (entry.spec.growth) return false;
   const std::vector<Bounds>& bounds = queues[entry.leaf].bounds;
   for (size_t m = 0; m < meters.size(); ++m) {
     if (bounds[m].promised && entry.demand[m] > 0 && entry.demand[m] > bounds[m].guaranteed - entitled[m]) return false;
@@ -193,6 +194,35 @@ void Queues::restate(const std::string& id, std::vector<Portion> portions) {
   if (entry == nullptr || entry->phase != Phase::kWaiting) return;
   entry->spec.portions = std::move(portions);
   impl_->assess(*entry);
+}
+
+void Queues::revise(const std::string& id, std::vector<Portion> portions, Time now) {
+  impl_->advance_to(now);
+  Entry* entry = impl_->find(id);
+  if (entry == nullptr || !Impl::active(*entry)) return;
+  impl_->discharge(*entry);
+  entry->spec.portions = std::move(portions);
+  impl_->assess(*entry);
+  impl_->charge(*entry, 1);
+  impl_->queues[entry->leaf].active.emplace(entry->order, id);
+  impl_->mark(*entry);
+  impl_->promote(entry->leaf);
+}
+
+std::optional<Reason> Queues::refusal_of(const std::string& id, const std::vector<Portion>& portions, Time now) {
+  impl_->advance_to(now);
+  Entry* entry = impl_->find(id);
+  if (entry == nullptr || !Impl::active(*entry)) return std::nullopt;
+  Entry wanted = *entry;
+  wanted.spec.portions = portions;
+  impl_->assess(wanted);
+  bool more = false;
+  for (size_t m = 0; m < impl_->meters.size(); ++m) more = more || wanted.demand[m] > entry->demand[m];
+  if (!more) return std::nullopt;
+  impl_->charge(*entry, -1);
+  auto reason = impl_->refusal(wanted);
+  impl_->charge(*entry, 1);
+  return reason;
 }
 
 Result<void> Queues::adopt(Workload workload, Time started, Time now) {

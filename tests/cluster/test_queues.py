@@ -154,6 +154,13 @@ def card_pod(name, ns, node, queue_name, count=1, **more):
                        nodeSelector={"kubernetes.io/hostname": node}, **more)
 
 
+def gang_pod(number, size, ns, node, queue_name, name="gang", **more):
+    """A member with one card."""
+    body = card_pod(f"{name}-{number}", ns, node, queue_name, **more)
+    body["metadata"]["annotations"] = {"heddle.dev/gang": name, "heddle.dev/gang-size": str(size), "heddle.dev/gang-index": str(number)}
+    return body
+
+
 def pod_of(api, ns, job):
     """The youngest pod of a job."""
     found = sorted(api.list("pods", ns, label=f"app={job}"), key=lambda body: body["metadata"]["creationTimestamp"])
@@ -260,6 +267,45 @@ def test_a_bad_queue_gets_a_condition_and_the_last_tree_stays(api, controller, n
         api.create("pods", card_pod(pod, ns, node, name))
     api.wait_for("pods", "one", ns, objects.bound, "bound", 60)
     api.wait_for("pods", "two", ns, waits_for("Limit: "), "held by the last good tree", 60)
+
+
+def test_a_gang_over_its_quota_holds_nothing_and_says_why(api, controller, ns, make_node, make_queue):
+    node = make_node(cards=4)
+    name = make_queue(namespaces=[ns], quotas=[{"limit": 3}])
+    for number in range(4):
+        api.create("pods", gang_pod(number, 4, ns, node, name))
+    told = api.wait_for("pods", "gang-3", ns, waits_for("Limit: "), "says why it waits", 60)
+    message = allocated(told)["message"]
+    assert f"queue {name}: the limit is 3 devices, and 4 devices are asked for" in message, message
+    assert f"number 1 in queue {name}" in message, message
+    assert not api.list("resourceclaims", ns)
+    shown = api.wait_for("acceleratorqueues", name, None, lambda body: body["status"].get("waiting") == 1, "counts it as one", 30)
+    assert shown["status"]["running"] == 0, shown["status"]
+    api.patch("acceleratorqueues", name, {"spec": {"quotas": [{"limit": 4}]}})
+    for number in range(4):
+        api.wait_for("pods", f"gang-{number}", ns, objects.bound, "bound when the limit is raised", 60)
+    api.wait_for("acceleratorqueues", name, None, lambda body: body["status"].get("running") == 1, "runs as one", 30)
+
+
+def test_a_gang_of_higher_priority_evicts_and_starts_whole(api, controller, ns, make_node, make_queue):
+    nodes = [make_node(cards=1, labels={"heddle-test/fleet": ns}) for _ in range(2)]
+    name = make_queue(namespaces=[ns], quotas=[{"guaranteed": 2}])
+    high = objects.unique("high")
+    api.create("priorityclasses", {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": high},
+                                   "value": 1000})
+    for number, node in enumerate(nodes):
+        api.create("pods", card_pod(f"low-{number}", ns, node, name))
+        api.wait_for("pods", f"low-{number}", ns, objects.bound, "bound", 60)
+    for number in range(2):
+        body = gang_pod(number, 2, ns, "", name, priorityClassName=high)
+        body["spec"]["nodeSelector"] = {"heddle-test/fleet": ns}
+        api.create("pods", body)
+    api.wait_for("pods", "gang-0", ns, waits_for("Evicting: "), "says for whom it waits", 60)
+    for number in range(2):
+        reclaimed(api, ns, f"gang-{number}")
+    assert evicted(api, ns) == ["low"], "one event of each, and both are named so"
+    assert not [body for body in api.list("pods", ns) if body["metadata"]["name"].startswith("low-")]
+    assert sum(entry["holders"] for entry in objects.granted(api.list("resourceclaims", ns)).values()) == 2
 
 
 @pytest.mark.parametrize("write", [1, 2, 3, 4, 5])

@@ -23,7 +23,7 @@ KINDS = {
     "mutatingwebhookconfigurations": (ADMISSION, False), "validatingwebhookconfigurations": (ADMISSION, False),
     "validatingadmissionpolicies": (ADMISSION, False),
     "acceleratorqueues": (HEDDLE, False), "acceleratorreservations": (HEDDLE, False), "acceleratortopologies": (HEDDLE, False),
-    "poddisruptionbudgets": ("apis/policy/v1", True),
+    "poddisruptionbudgets": ("apis/policy/v1", True), "priorityclasses": ("apis/scheduling.k8s.io/v1", False),
 }
 
 
