@@ -95,6 +95,17 @@ class Reader {
     if (kind == "PersistentVolume") return keep(object, codec::parse_volume, fleet_.volumes);
     if (kind == "PriorityClass") return add_priority_class(object);
     if (kind == "AcceleratorTopology") return add_topology(object);
+    if (kind == "AcceleratorQueue") {
+      HEDDLE_TRY(auto queue, parsed(object, object, "", engine::read_queue_object));
+      if (!queue.queue) return wrong(object, queue.queue.error().field, queue.queue.error().message);
+      fleet_.queues.upsert(std::move(queue));
+      return {};
+    }
+    if (kind == "Namespace") {
+      HEDDLE_TRY(const auto name_space, parsed(object, object, "", codec::parse_namespace));
+      fleet_.queues.upsert(name_space);
+      return {};
+    }
     Json& name_space = object["metadata"]["namespace"];
     if (name_space.is_null()) name_space = "default";
     if (kind == "ResourceClaim") {

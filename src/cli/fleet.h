@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "controller/gangs.h"
 #include "controller/quota.h"
+#include "engine/queue_table.h"
 #include "engine/topology_table.h"
 #include "model/claim.h"
 #include "model/device.h"
@@ -38,6 +39,7 @@ struct Fleet {
   std::map<std::string, controller::Quota> quotas;
   std::map<std::string, model::PersistentVolume> volumes;
   std::map<std::string, model::PersistentVolumeClaim> volume_claims;
+  engine::QueueTable queues;                         // and namespaces; for the policy of placement alone
   std::vector<controller::GangObject> gang_objects;  // PodGroups, JobSets and the like
   std::map<std::string, int64_t> ignored;            // other kinds: how many
   std::map<std::string, engine::TopologyObject> topologies;

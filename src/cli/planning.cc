@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "catalog/requests.h"
-#include "cli/layout.h"
 #include "codec/codec.h"
 #include "controller/ledger.h"
 #include "controller/objects.h"
@@ -113,6 +112,7 @@ class Planner {
  private:
   void load() {
     engine::State& state = ledger_.state();
+    fleet_.queues.settle();
     for (auto& [name, node] : fleet_.nodes) {
       for (const auto& [resource, quantity] : node.allocatable) {
         if (quantity.sign() > 0) plugin_resources_.insert(resource);
@@ -318,6 +318,7 @@ class Planner {
   Asked ask_for(model::Pod& pod, const std::vector<Want>& wants) const {
     Asked asked;
     asked.request.pod = &pod;
+    asked.request.policy = fleet_.queues.policy_for(pod.meta);
     asked.request.volumes = volumes_of(pod);
     if (!pod.nominated_node_name.empty()) asked.request.preferred_node = pod.nominated_node_name;
     asked.shape = engine::fit_signature(pod);
@@ -532,68 +533,11 @@ class Planner {
   Plan plan_;
 };
 
-std::string devices_of(const PlacedPod& pod) {
-  std::vector<std::string> parts;
-  for (const model::ResourceClaim& claim : pod.claims) {
-    for (const model::DeviceResult& result : claim.allocation->results) {
-      std::string part = result.pool + "/" + result.device;
-      for (const auto& [name, amount] : result.consumed_capacity) part += " " + name + " " + amount.to_string();
-      parts.push_back(std::move(part));
-    }
-  }
-  return parts.empty() ? "-" : fmt::format("{}", fmt::join(parts, ", "));
-}
-
 }  // namespace
 
 Result<Plan> plan_fleet(Fleet fleet) {
   HEDDLE_TRY(catalog::Requests rules, catalog::Requests::built_in());
   return Planner(std::make_shared<const catalog::Requests>(std::move(rules)), std::move(fleet)).run();
-}
-
-std::string plan_json(const Plan& plan) {
-  Json placed = Json::array();
-  for (const PlacedPod& pod : plan.placed) {
-    Json claims = Json::array();
-    for (const model::ResourceClaim& claim : pod.claims) claims.push_back(Json::parse(codec::claim_json(claim)));
-    placed.push_back(Json::object({{"namespace", pod.name_space}, {"pod", pod.name}, {"node", pod.node}}));
-    placed.back()["claims"] = std::move(claims);
-  }
-  Json pending = Json::array();
-  for (const PendingPod& pod : plan.pending) {
-    Json reasons = Json::array();
-    for (const Reason& reason : pod.reasons) {
-      reasons.push_back(Json::object({{"code", reason.code}, {"message", reason.message}}));
-    }
-    pending.push_back(Json::object({{"namespace", pod.name_space}, {"pod", pod.name}}));
-    pending.back()["reasons"] = std::move(reasons);
-  }
-  Json out = Json::object();
-  out["placed"] = std::move(placed);
-  out["pending"] = std::move(pending);
-  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::string plan_table(const Plan& plan, int width) {
-  std::string out;
-  if (!plan.placed.empty()) {
-    Rows rows = {{"NAMESPACE", "POD", "NODE", "DEVICES"}};
-    for (const PlacedPod& pod : plan.placed) {
-      rows.push_back({printable(pod.name_space), printable(pod.name), printable(pod.node), printable(devices_of(pod))});
-    }
-    out += layout(rows, width);
-  }
-  if (!plan.pending.empty()) {
-    Rows rows = {{"NAMESPACE", "PENDING", "REASON", "MESSAGE"}};
-    for (const PendingPod& pod : plan.pending) {
-      for (const Reason& reason : pod.reasons) {
-        rows.push_back({printable(pod.name_space), printable(pod.name), reason.code, printable(reason.message)});
-      }
-    }
-    out += (out.empty() ? "" : "\n") + layout(rows, width);
-  }
-  if (plan.placed.empty() && plan.pending.empty()) return "no pod waits\n";
-  return out + fmt::format("\n{} placed, {} pending\n", plan.placed.size(), plan.pending.size());
 }
 
 }  // namespace heddle::cli

@@ -130,6 +130,39 @@ TEST(PlanTest, TheMixIsThatOfThePodsThatAreThere) {
   }
 }
 
+// Best fit takes the card of which a share is held, least-loaded the other one.
+TEST(PlanTest, ThePolicyIsThatOfThePodElseOfItsQueue) {
+  const auto pods = [](const std::string& marks) {
+    return std::string(kFleet) + pod_yaml("a", "nvidia.com/gpumem: 4000", "  priority: 1\n") +
+           pod_yaml("b", "nvidia.com/gpumem: 1000", "", marks);
+  };
+  const std::string queues = R"(
+---
+apiVersion: heddle.dev/v1alpha1
+kind: AcceleratorQueue
+metadata: {name: top}
+spec: {placementPolicy: best-fit}
+---
+apiVersion: heddle.dev/v1alpha1
+kind: AcceleratorQueue
+metadata: {name: q}
+spec: {parent: top, namespaceSelector: {matchLabels: {team: x}}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: ns, labels: {team: x}}
+)";
+  const auto place_of_b = [](const std::string& text) { return placed(plan_of(text)).back(); };
+  EXPECT_EQ(place_of_b(pods(", labels: {heddle.dev/placement-policy: best-fit}")), "b on n1: gpu-0");
+  EXPECT_EQ(place_of_b(pods(", labels: {heddle.dev/placement-policy: least-loaded}")), "b on n1: gpu-1");
+  EXPECT_EQ(place_of_b(pods("")), "b on n1: gpu-1") << "packing keeps three times the share of a";
+  EXPECT_EQ(place_of_b(pods("") + queues), "b on n1: gpu-0");
+  EXPECT_EQ(place_of_b(pods(", annotations: {heddle.dev/placement-policy: least-loaded}") + queues), "b on n1: gpu-1");
+  const Plan refused = plan_of(pods(", labels: {heddle.dev/placement-policy: binpack}"));
+  EXPECT_THAT(pending(refused), ElementsAre("b Refused: metadata.labels[heddle.dev/placement-policy]: is \"binpack\": "
+                                            "write packing, best-fit, spread or least-loaded, or leave it out"));
+}
+
 TEST(PlanTest, AGangIsPlacedAsOneOrNotAtAll) {
   const auto member = [](const std::string& name, const std::string& size) {
     return pod_yaml(name, "nvidia.com/gpu: 1", "",

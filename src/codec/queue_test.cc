@@ -16,7 +16,7 @@ std::string object(const std::string& spec, const std::string& status = "{}") {
 
 TEST(QueueCodec, AQueueIsReadInTheUnitsOfItsMeters) {
   const auto queue = parse_queue(object(
-      R"({"parent":"research","weight":3,"namespaces":["a","b"],
+      R"({"parent":"research","weight":3,"placementPolicy":"least-loaded","namespaces":["a","b"],
           "namespaceSelector":{"matchLabels":{"team":"x"},"matchExpressions":[{"key":"k","operator":"Exists"}]},
           "quotas":[{"vendor":"nvidia","model":"H100","guaranteed":8,"limit":"12500m"},
                     {"counts":"Memory","guaranteed":"640Gi","borrowing":0},
@@ -26,6 +26,7 @@ TEST(QueueCodec, AQueueIsReadInTheUnitsOfItsMeters) {
   ASSERT_TRUE(queue.has_value()) << queue.error().text();
   EXPECT_EQ(queue->spec.parent, "research");
   EXPECT_EQ(queue->spec.weight, 3);
+  EXPECT_EQ(queue->spec.placement_policy, model::PlacementPolicy::kLeastLoaded);
   EXPECT_EQ(queue->generation, 3);
   ASSERT_EQ(queue->spec.quotas.size(), 4U);
   EXPECT_EQ(queue->spec.quotas[0].guaranteed, 8000);
@@ -85,6 +86,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"OwnParent", 'q', R"({"parent":"q"})",
             "spec.parent: is the queue itself; name another queue, or leave it out"},
         Bad{"NoWeight", 'q', R"({"weight":0})", "spec.weight: is 0: write 1 to 1000000"},
+        Bad{"Policy", 'q', R"({"placementPolicy":"binpack"})",
+            "spec.placementPolicy: is \"binpack\": write packing, best-fit, spread or least-loaded, or leave it out"},
         Bad{"Counts", 'q', R"({"quotas":[{"counts":"Cards"}]})",
             "spec.quotas[0].counts: must be Devices, Memory, Cores or Boxes"},
         Bad{"BoxWithoutSize", 'q', R"({"quotas":[{"counts":"Boxes"}]})",

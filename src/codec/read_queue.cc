@@ -115,6 +115,11 @@ model::AcceleratorQueueSpec read_queue_spec(const JsonValue& in) {
   });
   spec.namespaces = in["namespaces"].texts();
   if (in["namespaceSelector"].present()) spec.namespace_selector = read_label_selector(in["namespaceSelector"]);
+  if (in["placementPolicy"].present()) {
+    const auto policy = model::parse_placement_policy(in["placementPolicy"].text());
+    if (!policy) in["placementPolicy"].wrong(policy.error().message);
+    if (policy) spec.placement_policy = *policy;
+  }
   return spec;
 }
 

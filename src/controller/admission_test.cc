@@ -51,6 +51,21 @@ Json response(const Result<AdmissionAnswer>& answer) {
   return body["response"];
 }
 
+TEST(Mutate, APolicyOfPlacementThatIsNoneIsRefused) {
+  for (const char* list : {"labels", "annotations"}) {
+    Json object = pod({{"nvidia.com/gpu", "1"}});
+    object["metadata"][list]["heddle.dev/placement-policy"] = "binpack";
+    const Json refused = response(mutate(review("Pod", object).dump(), context()));
+    EXPECT_EQ(refused["allowed"], false);
+    EXPECT_EQ(refused["status"]["message"],
+              std::string("metadata.") + list +
+                  "[heddle.dev/placement-policy]: is \"binpack\": write packing, best-fit, spread or least-loaded, or "
+                  "leave it out");
+    object["metadata"][list]["heddle.dev/placement-policy"] = "best-fit";
+    EXPECT_EQ(response(mutate(review("Pod", object).dump(), context()))["allowed"], true);
+  }
+}
+
 TEST(Mutate, AnswersWithThePatch) {
   const Json object = pod({{"nvidia.com/gpumem", "3000"}});
   const Json got = response(mutate(review("Pod", object).dump(), context()));

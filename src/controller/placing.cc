@@ -73,6 +73,7 @@ engine::PlacementRequest Reconciler::Impl::request_of(const PodRecord& record, c
   const std::string& nominated = record.pod.nominated_node_name;
   if (!nominated.empty() && nominated != record.nominated) request.preferred_node = nominated;
   request.excluded_nodes = record.failed_nodes;
+  request.policy = queued.table.policy_for(record.pod.meta);
   for (const Want& want : wants.ours) {
     if (want.allocated()) {
       const auto node = model::allocated_node(*want.claim->allocation);

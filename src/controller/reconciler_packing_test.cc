@@ -46,8 +46,8 @@ class ReconcilerPackingTest : public ::testing::Test {
     }
     cluster.run();
   }
-  std::string card_of_a_300() {
-    cluster.create_pod("new", share(300), on("n"));
+  std::string card_of_a_300(const Json& marks = Json::object()) {
+    cluster.create_pod("new", std::vector<Json>{share(300)}, on("n"), marks);
     cluster.run();
     for (const auto& [key, claim] : cluster.api.claims()) {
       if (claim["metadata"]["ownerReferences"][0]["name"] != "new" || !claim["status"].contains("allocation")) continue;
@@ -85,6 +85,29 @@ TEST_F(ReconcilerPackingTest, AfterARestartItDecidesTheSameInWhateverOrderItIsTo
     cluster.api.collect_garbage();
     cluster.run();
   }
+}
+
+TEST_F(ReconcilerPackingTest, ThePodChoosesItsPolicyElseItsQueueDoes) {
+  const Json best_fit{{"heddle.dev/placement-policy", "best-fit"}};
+  begin();
+  see_the_mix(20);
+  const auto again = [&](const Json& marks) {
+    const std::string card = card_of_a_300(marks);
+    cluster.delete_pod("new");
+    cluster.api.collect_garbage();
+    cluster.run();
+    return card;
+  };
+  EXPECT_EQ(again(best_fit), "n/nvidia/gpu-1");
+  cluster.api.put_queue("top", {{"placementPolicy", "best-fit"}});
+  cluster.api.put_queue("leaf", {{"parent", "top"}, {"namespaces", Json::array({"default"})}});
+  cluster.run();
+  EXPECT_EQ(again(Json::object()), "n/nvidia/gpu-1");
+  EXPECT_EQ(again({{"heddle.dev/placement-policy", "packing"}}), "n/nvidia/gpu-0");
+  cluster.api.put_queue("leaf",
+                        {{"parent", "top"}, {"placementPolicy", "packing"}, {"namespaces", Json::array({"default"})}});
+  cluster.run();
+  EXPECT_EQ(again(Json::object()), "n/nvidia/gpu-0");
 }
 
 TEST_F(ReconcilerPackingTest, APodCountsOnceHoweverOftenItIsTried) {

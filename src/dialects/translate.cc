@@ -13,6 +13,7 @@
 #include "dialects/kai.h"
 #include "dialects/names.h"
 #include "dialects/wire_names.h"
+#include "model/placement_policy.h"
 
 namespace heddle::dialects {
 namespace {
@@ -505,6 +506,8 @@ Result<Translation> Translator::run() {
   if (leave_alone(any_resource)) return std::move(out_);
   read_earlier_pass();
   refuse_pod_resources();
+  if (const auto policy = model::marked_policy(annotations_, metadata_texts("labels")); !policy)
+    out_.refusals.push_back({policy.error().field, policy.error().message});
   // A pod whose only request is a resource name in an annotation would start without any device.
   if (any_resource || !requests_.empty() || has_kai_annotation(annotations_) ||
       has_misplaced_resource(rules_, annotations_)) {

@@ -394,6 +394,22 @@ Result<std::string> QueueTable::queue_of(const std::string& name_space, const st
               field);
 }
 
+std::optional<model::PlacementPolicy> QueueTable::policy_of(const std::string& queue) const {
+  for (auto at = in_force_.find(queue); at != in_force_.end(); at = in_force_.find(at->second.parent)) {
+    if (at->second.placement_policy) return at->second.placement_policy;
+  }
+  return std::nullopt;
+}
+
+model::PlacementPolicy QueueTable::policy_for(const model::ObjectMeta& pod) const {
+  if (const auto own = model::pod_policy(pod)) return *own;
+  constexpr auto kDefault = model::PlacementPolicy::kPacking;
+  if (!any()) return kDefault;
+  const auto label = pod.labels.find(std::string(kQueueLabel));
+  const auto queue = queue_of(pod.name_space, label == pod.labels.end() ? "" : label->second);
+  return queue ? policy_of(*queue).value_or(kDefault) : kDefault;
+}
+
 Result<void> QueueTable::may_use(const std::string& name, const std::string& name_space,
                                  const std::string& queue) const {
   const std::string field = fmt::format("metadata.labels[{}]", kReservationLabel);

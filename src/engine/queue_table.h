@@ -90,6 +90,11 @@ class QueueTable {
   [[nodiscard]] const std::map<std::string, ReservationObject>& reservations() const { return reservations_; }
   // By name; of queues that are gone, too, while the last good tree stays.
   [[nodiscard]] const std::map<std::string, model::AcceleratorQueueSpec>& in_force() const { return in_force_; }
+  // By which policy its work is placed where the pod does not say: its own, or that of the nearest queue above that has
+  // one. Nothing: none has.
+  [[nodiscard]] std::optional<model::PlacementPolicy> policy_of(const std::string& queue) const;
+  // What the pod says, then what its queue says, then the default.
+  [[nodiscard]] model::PlacementPolicy policy_for(const model::ObjectMeta& pod) const;
   [[nodiscard]] bool leaf(const std::string& queue) const;
   // The leaf itself, or those below a queue in force.
   [[nodiscard]] std::vector<std::string> leaves(const std::string& queue) const;

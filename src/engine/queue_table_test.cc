@@ -169,5 +169,38 @@ TEST_F(QueueTableTest, ReservationsSayWhoMayUseThem) {
   EXPECT_TRUE(queueing::Queues::make(table_.config(fleet)).has_value());
 }
 
+// The pod's word, its queue's, that of the nearest queue above which has one, the default.
+TEST_F(QueueTableTest, APolicyIsThatOfThePodOrOfTheNearestQueue) {
+  using model::PlacementPolicy;
+  model::ObjectMeta pod;
+  pod.name_space = "x";
+  EXPECT_EQ(table_.policy_for(pod), PlacementPolicy::kPacking);
+  put("top", R"({"placementPolicy":"spread"})");
+  put("middle", R"({"parent":"top"})");
+  put("leaf", R"({"parent":"middle","namespaces":["x"]})");
+  put("other", R"({"parent":"middle","namespaces":["x"],"placementPolicy":"best-fit"})");
+  put("free", R"({"namespaces":["y"]})");
+  EXPECT_EQ(table_.policy_of("leaf"), PlacementPolicy::kSpread);
+  EXPECT_EQ(table_.policy_of("other"), PlacementPolicy::kBestFit);
+  EXPECT_EQ(table_.policy_of("free"), std::nullopt);
+  EXPECT_EQ(table_.policy_of(kUnassignedQueue), std::nullopt);
+  EXPECT_EQ(table_.policy_for(pod), PlacementPolicy::kSpread);
+  pod.labels["heddle.dev/queue"] = "other";
+  EXPECT_EQ(table_.policy_for(pod), PlacementPolicy::kBestFit);
+  pod.labels["heddle.dev/placement-policy"] = "least-loaded";
+  EXPECT_EQ(table_.policy_for(pod), PlacementPolicy::kLeastLoaded);
+  pod.annotations["heddle.dev/placement-policy"] = "packing";
+  EXPECT_EQ(table_.policy_for(pod), PlacementPolicy::kPacking);
+  // Changed after admission to what is none.
+  pod.annotations.clear();
+  pod.labels["heddle.dev/placement-policy"] = "binpack";
+  EXPECT_EQ(table_.policy_for(pod), PlacementPolicy::kBestFit);
+  pod.labels["heddle.dev/queue"] = "nobody";
+  EXPECT_EQ(table_.policy_for(pod), PlacementPolicy::kPacking);
+  put("top", R"({"placementPolicy":"least-loaded"})");
+  pod.labels.clear();
+  EXPECT_EQ(table_.policy_for(pod), PlacementPolicy::kLeastLoaded);
+}
+
 }  // namespace
 }  // namespace heddle::engine

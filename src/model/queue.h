@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/meta.h"
+#include "model/placement_policy.h"
 
 namespace heddle::model {
 
@@ -53,6 +54,7 @@ struct AcceleratorQueueSpec {
   std::vector<QueueQuota> quotas;
   std::vector<std::string> namespaces;
   std::optional<LabelSelector> namespace_selector;
+  std::optional<PlacementPolicy> placement_policy;  // of its work, where the pod does not say; none: of the queue above
   friend bool operator==(const AcceleratorQueueSpec&, const AcceleratorQueueSpec&) = default;
 };
 

@@ -188,6 +188,8 @@ def dead_webhook(cluster, chart):
     (True, {"annotations": {"nvidia.com/gpumem": "3000"}}),
     (False, {"annotations": {"nvidia.com/use-gputype": "A100"}}),
     (True, {"labels": {"heddle.dev/gang": "a"}}),
+    (True, {"labels": {"heddle.dev/placement-policy": "spread"}}),
+    (True, {"annotations": {"heddle.dev/placement-policy": "spread"}}),
     (True, {"schedulingGates": [{"name": objects.GATE}]}),
     (False, {"schedulingGates": [{"name": "example.com/gate"}]}),
     (True, {"initContainers": [objects.container("first", limits={"nvidia.com/gpucores": "5"})]}),

@@ -53,6 +53,7 @@ BAD = {
     "parent's name": (queue("q", parent="No_Name"), "spec.parent"),
     "reserved name": (queue("unassigned"), "choose another name"),
     "weight": (queue("q", weight=0), "spec.weight"),
+    "policy": (queue("q", placementPolicy="binpack"), "spec.placementPolicy"),
     "counts": (queue("q", quotas=[{"counts": "Cards", "limit": 1}]), "spec.quotas[0].counts"),
     "negative": (queue("q", quotas=[{"limit": -1}]), "spec.quotas[0].limit"),
     "negative text": (queue("q", quotas=[{"limit": "-1"}]), "spec.quotas[0].limit"),
