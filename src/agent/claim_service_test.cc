@@ -65,7 +65,7 @@ TEST(GrantOf, ThePriorityIsThatOfTheClaimsShareConfig) {
                                {false, {{}, "other.example.com", "{}"}}};
   EXPECT_EQ(priorities(), (std::vector<int64_t>{0, 1})) << "the claim's word goes before its class'";
   object.allocation->config = {{false, config({"a"}, R"(,"rank":0)")}};
-  EXPECT_EQ(grant_of(object, "uid", node(), false).error().field, "rank");
+  EXPECT_EQ(grant_of(object, "uid", node(), false).error().field, "[rank]");
 }
 
 TEST(GrantOf, APartitionIsGrantedWholeAndWithoutCardsBesideIt) {
