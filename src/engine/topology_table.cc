@@ -80,8 +80,8 @@ std::map<std::string, TopologyTable::Standing> TopologyTable::standings() const 
       }
       standing = {true, "InForce", {}};
       if (!narrower.empty()) {
-        standing.message = fmt::format("narrower than a node, and without a part in placement: {}",
-                                       fmt::join(narrower, ", "));
+        standing.message =
+            fmt::format("narrower than a node, and without a part in placement: {}", fmt::join(narrower, ", "));
       }
     }
   }
