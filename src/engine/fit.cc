@@ -27,14 +27,18 @@ bool is_final(Bar bar) {
 
 std::string fit_signature(const model::Pod& pod) {
   std::string out;
-  for (const auto& [key, value] : pod.node_selector) out += key + "=" + value + "\n";
+  for (const auto& [key, value] : pod.node_selector) out.append(key).append("=").append(value).append("\n");
   if (pod.required_node_affinity) append(*pod.required_node_affinity, out);
-  for (const model::Toleration& t : pod.tolerations) out += "~" + t.key + t.op + t.value + t.effect;
-  for (const auto& [name, amount] : model::effective_requests(pod)) out += "\n" + name + std::to_string(amount);
-  for (const model::HostPort& port : model::host_ports(pod)) {
-    out += "\n:" + port.ip + "/" + port.protocol + std::to_string(port.port);
+  for (const model::Toleration& t : pod.tolerations) {
+    out.append("~").append(t.key).append(t.op).append(t.value).append(t.effect);
   }
-  for (const std::string& claim : pod.volume_claims) out += "\nv" + pod.meta.name_space + "/" + claim;
+  for (const auto& [name, amount] : model::effective_requests(pod))
+    out.append("\n").append(name).append(std::to_string(amount));
+  for (const model::HostPort& port : model::host_ports(pod)) {
+    out.append("\n:").append(port.ip).append("/").append(port.protocol).append(std::to_string(port.port));
+  }
+  for (const std::string& claim : pod.volume_claims)
+    out.append("\nv").append(pod.meta.name_space).append("/").append(claim);
   return out;
 }
 

@@ -451,6 +451,7 @@ class Simulation {
     victim.started = unit.started;
     victim.cost = milli_of(unit.holds);
     victim.site = nodes.size() == 1 ? *nodes.begin() : std::string();
+    if (nodes.size() > 1) victim.sites.assign(nodes.begin(), nodes.end());
     preemptions_->upsert(std::move(victim));
   }
 

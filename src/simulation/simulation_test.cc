@@ -84,6 +84,15 @@ TEST(SimulationTest, AWholeGangGivesWayToAGang) {
   EXPECT_DOUBLE_EQ(result.seconds_simulated, 1150);
 }
 
+TEST(SimulationTest, AGangOnManyNodesGivesWayToOnePod) {
+  const auto result = simulated(nodes(2, 1, R"(, "grace": 0)"), R"({"workloads": [
+    {"name": "low", "duration": 1000, "gang": {"size": 2}, "request": {}},
+    {"name": "high", "arrival": 100, "duration": 50, "priority": 5, "request": {}}]})");
+  EXPECT_EQ(result.evictions, 1);
+  EXPECT_EQ(result.finished, 2);
+  EXPECT_DOUBLE_EQ(result.seconds_simulated, 1150);
+}
+
 TEST(SimulationTest, QuotaHoldsAndWhatWasBorrowedIsTakenBack) {
   const std::string queues = R"(, "grace": 0, "queues": [
     {"name": "a", "quotas": [{"vendor": "nvidia", "guaranteed": 2}]},
