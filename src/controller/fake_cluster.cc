@@ -311,10 +311,17 @@ void FakeCluster::perform(const Write& write) {
     case Fault::kLostAnswer:
       (void)api.execute(write.request);
       return controller->finish(write.id, fail(Code::kDeadlineExceeded, "no answer"));
+    case Fault::kLateAnswer:
+      late_.emplace_back(write.id, api.execute(write.request));
+      return;
     case Fault::kNone:
       break;
   }
   controller->finish(write.id, api.execute(write.request));
+}
+
+void FakeCluster::deliver_late() {
+  for (auto& [id, answer] : std::exchange(late_, {})) controller->finish(id, std::move(answer));
 }
 
 void FakeCluster::settle(Duration ahead) {

@@ -70,7 +70,8 @@ enum class Fault {
   kLostAnswer,
   kUnavailable,
   kCrashBefore,
-  kCrashAfter
+  kCrashAfter,
+  kLateAnswer  // comes with deliver_late()
 };
 
 // In which a watch lists what is there.
@@ -121,6 +122,8 @@ class FakeCluster {
   // settle() and schedule() in turn until nothing changes.
   void run(Duration ahead = Duration::seconds(0));
 
+  void deliver_late();
+
   // One device held beyond its capacity, a pod ungated too early, a gang started before enough of it had its devices, a
   // claim that no pod owns: what must never be.
   [[nodiscard]] std::vector<std::string> violations() const;
@@ -145,6 +148,7 @@ class FakeCluster {
 
   std::shared_ptr<const catalog::Requests> rules_;
   Logger log_;
+  std::vector<std::pair<uint64_t, Result<std::string>>> late_;
   std::vector<std::string> early_;  // gangs that a member left too early
   std::map<std::string, Json> nodes_;
   std::map<std::string, Json> slices_;

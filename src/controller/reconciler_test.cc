@@ -127,6 +127,32 @@ TEST_F(ReconcilerTest, TheSchedulerGivesOneClaimBackAndThePodMovesWhole) {
   EXPECT_GE(count_events("HeddleRepair"), 1);
 }
 
+TEST_F(ReconcilerTest, ARepairIsToldWhileAnEarlierConditionIsStillBeingWritten) {
+  cluster.add_node("n1", 1, 10000);
+  cluster.create_pod("first", share(9000, 10));
+  start();
+  cluster.fault = [](const Write& write, uint64_t) {
+    return write.kind == WriteKind::kCondition ? Fault::kLateAnswer : Fault::kNone;
+  };
+  cluster.create_pod("p", share(9000, 10));
+  cluster.run();
+  ASSERT_TRUE(cluster.gated("p"));
+  cluster.full.insert("n1");
+  cluster.delete_pod("first");
+  cluster.run();
+  EXPECT_EQ(cluster.node_of("p"), "");
+  cluster.add_node("n2", 1, 10000);
+  cluster.run(Duration::seconds(60));
+  EXPECT_EQ(cluster.node_of("p"), "n2");
+  const auto told = count_events("HeddleRepair");
+  EXPECT_GE(told, 1);
+  cluster.fault = {};
+  cluster.deliver_late();
+  cluster.run(Duration::seconds(60));
+  EXPECT_EQ(count_events("HeddleRepair"), told);
+  EXPECT_EQ(cluster.condition("p")["status"], "True");
+}
+
 TEST_F(ReconcilerTest, ANominationThatDidNotHoldIsTakenBack) {
   cluster.add_node("n1", 1);
   cluster.create_pod("p", kCard);

@@ -71,8 +71,12 @@ void Reconciler::Impl::tell(PodRecord& record, Telling telling) {
   add_position(record, telling);
   const model::PodCondition condition = condition_of(telling);
   const bool other_outcome = telling.outcome != record.telling.outcome;
+  const bool repair = telling.outcome == "Repair";
+  const bool news = repair && (other_outcome || condition.message != joined(record.telling.reasons));
   record.telling = std::move(telling);
   if (!leading) return;
+  // Its condition may never be written: what comes next does not wait for it.
+  if (news) tell_event(record.pod, event_reason("Repair"), condition.message, "Warning");
   if (record.telling_now) {  // two at once could arrive in either order
     record.tell_again = true;
     return;
@@ -88,7 +92,7 @@ void Reconciler::Impl::tell(PodRecord& record, Telling telling) {
   }
   const bool warn = record.telling.outcome != "Allocated";
   // A pod that never waited needs no news of that: kube-scheduler's own event says where it runs.
-  const bool announce = warn ? !same_word || other_outcome : record.told.status == "False";
+  const bool announce = warn ? !repair && (!same_word || other_outcome) : record.told.status == "False";
   record.told = condition;
   record.told_at = now;
   std::optional<std::string> nominate;
