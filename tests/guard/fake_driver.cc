@@ -160,11 +160,11 @@ API CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   if (total != nullptr) *total = kMemory;
   return CUDA_SUCCESS;
 }
-// For tests alone: what is taken, past every interposer.
-API unsigned long long fake_taken() {
+// For tests alone: how many bytes are taken (less than 2 GiB), past every interposer. As the probe calls such: int ().
+API int fake_taken() {
   Card& c = card();
   const std::lock_guard lock(c.mutex);
-  return c.taken;
+  return static_cast<int>(c.taken);
 }
 // The next free stops halfway, its address given away and its memory still taken, and goes on when it is told to.
 API int fake_slow_free() {
