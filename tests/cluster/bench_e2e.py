@@ -241,10 +241,7 @@ def schedule(arguments):
         if arguments.only != "stock":
             bench.heddle.install_objects()
             bench.heddle_slices()
-            bench.heddle.install_webhooks()
-            controller = bench.heddle.start_controller()
-            bench.heddle.wait_leading()
-            bench.heddle.wait_webhook()
+            controller = bench.heddle.serve()
             for prefix, qps in limits:
                 numbers.update({prefix + name: value for name, value in bench.ours(qps).items()})
             numbers["controller.rss_mib"] = controller.rss_mib()

@@ -50,10 +50,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def controller(chart):
     """Heddle's controller as a process with the chart's account, webhook in force."""
-    chart.install_webhooks()
-    chart.start_controller()
-    chart.wait_leading()
-    chart.wait_webhook()
+    chart.serve()
     yield chart
     chart.stop()
 

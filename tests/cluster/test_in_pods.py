@@ -50,8 +50,7 @@ def installed(heddle):
             api.delete(plural, body["metadata"]["name"], NAMESPACE if namespaced else None)
     wait_until("the pods of Heddle are gone", lambda: not api.list("pods", NAMESPACE), 90)
     forward.close()
-    heddle.start_controller()
-    heddle.install_webhooks()
+    heddle.serve()
     heddle.start_agent()
 
 

@@ -237,8 +237,5 @@ def test_uninstall(api, controller, ns, make_node):
             api.delete("pods", name, ns, grace=0)
         wait_until("no claim stays", lambda: not api.list("resourceclaims", ns), 60)
     finally:
-        controller.install_webhooks()
-        controller.start_controller()
-        controller.wait_leading()
-        controller.wait_webhook()
+        controller.serve()
         tap.close()

@@ -219,6 +219,14 @@ class Heddle:
     def start_controller(self, name="controller-0", tap=None, **flags):
         return self.controller_process(name, tap, **flags).start()
 
+    def serve(self):
+        """The webhooks are in force and a new controller leads; returns its process when a pod has passed its webhook."""
+        self.install_webhooks()
+        process = self.start_controller()
+        self.wait_leading()
+        self.wait_webhook()
+        return process
+
     def restart_controller(self, tap=None, name="controller-0", **flags):
         """kill -9 and a new start, if a tap is given behind it; returns when it leads and its webhook answers."""
         self.controllers[name].kill()
