@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "controller/fake_cluster.h"
+#include "controller/cluster_test.h"
 
 namespace heddle::controller::testing {
 namespace {
@@ -65,15 +65,14 @@ void borrow_as_gangs(FakeCluster& cluster) {
   }
 }
 
-class GangQueuesTest : public ::testing::Test {
+class GangQueuesTest : public ClusterTest {
  protected:
-  void TearDown() override {
-    const auto violations = cluster.violations();
-    EXPECT_TRUE(violations.empty()) << violations.front();
-  }
-  void start() {
-    cluster.start_controller();
-    cluster.run();
+  // One after the other, each with a card.
+  void submit_four() {
+    for (const char* name : {"p1", "p2", "p3", "p4"}) {
+      submit(cluster, name, "a");
+      cluster.run();
+    }
   }
   [[nodiscard]] std::string reason(const std::string& pod) const {
     const Json condition = cluster.condition(pod);
@@ -86,7 +85,6 @@ class GangQueuesTest : public ::testing::Test {
     cluster.run(Duration::seconds(5));
     return cluster.api.queues.at(queue)["status"];
   }
-  FakeCluster cluster;
 };
 
 TEST_F(GangQueuesTest, ASumOverTheLimitStartsNothingAndSaysSo) {
@@ -284,10 +282,7 @@ TEST_F(GangQueuesTest, AGangOfHigherPriorityPushesPodsOfItsQueueAside) {
   for (const char* node : {"n1", "n2"}) cluster.add_node(node, 2);
   cluster.api.put_queue("a", leaf({{"guaranteed", 4}}));
   start();
-  for (const char* name : {"p1", "p2", "p3", "p4"}) {
-    submit(cluster, name, "a");
-    cluster.run();
-  }
+  submit_four();
   submit_gang(cluster, "g", 3, "a", Json::object(), {{"priority", 10}});
   cluster.run(Duration::seconds(30));
   EXPECT_EQ(bound(cluster, "g", 3), 3);
@@ -300,10 +295,7 @@ TEST_F(GangQueuesTest, NobodyGoesForAGangThatWouldNotFitAllTheSame) {
   cluster.add_node("n2", 2, 81920, "64", "", "r2");
   cluster.api.put_queue("a", leaf({{"guaranteed", 4}}));
   start();
-  for (const char* name : {"p1", "p2", "p3", "p4"}) {
-    submit(cluster, name, "a");
-    cluster.run();
-  }
+  submit_four();
   submit_gang(cluster, "g", 3, "a", {{"heddle.dev/topology-required", "rack"}}, {{"priority", 10}});
   cluster.run(Duration::seconds(30));
   EXPECT_THAT(cluster.api.evicted, IsEmpty());
@@ -314,10 +306,7 @@ TEST_F(GangQueuesTest, ABudgetLeadsAGangToOtherVictims) {
   for (const char* node : {"n1", "n2"}) cluster.add_node(node, 2);
   cluster.api.put_queue("a", leaf({{"guaranteed", 4}}));
   start();
-  for (const char* name : {"p1", "p2", "p3", "p4"}) {
-    submit(cluster, name, "a");
-    cluster.run();
-  }
+  submit_four();
   cluster.api.budgets.insert("p4");
   submit_gang(cluster, "g", 2, "a", Json::object(), {{"priority", 10}});
   cluster.run(Duration::seconds(10));

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/random.h"
-#include "controller/fake_cluster.h"
+#include "controller/cluster_test.h"
 
 namespace heddle::controller::testing {
 namespace {
@@ -12,18 +12,10 @@ namespace {
 const Json kCard{{"nvidia.com/gpu", "1"}};
 const Json kInOneRack{{"heddle.dev/topology-required", "rack"}};
 
-class GangReconcilerTest : public ::testing::Test {
+class GangReconcilerTest : public ClusterTest {
  protected:
-  void TearDown() override {
-    const auto violations = cluster.violations();
-    EXPECT_TRUE(violations.empty()) << violations.front();
-  }
   void create_gang(int size, const Json& marks = Json::object()) {
     for (int i = 0; i < size; ++i) cluster.create_member("g" + std::to_string(i), size, marks);
-  }
-  void start() {
-    cluster.start_controller();
-    cluster.run();
   }
   [[nodiscard]] int allocated() const {
     int count = 0;
@@ -36,7 +28,6 @@ class GangReconcilerTest : public ::testing::Test {
     return count;
   }
   [[nodiscard]] std::string message(const std::string& pod) const { return cluster.condition(pod)["message"]; }
-  FakeCluster cluster;
 };
 
 TEST_F(GangReconcilerTest, ItStartsAsOneWhenAllMembersAreThere) {

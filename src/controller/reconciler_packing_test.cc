@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "controller/fake_cluster.h"
+#include "controller/cluster_test.h"
 
 namespace heddle::controller::testing {
 namespace {
@@ -20,12 +20,8 @@ Json on(const std::string& node) {
 
 // Two cards on the node n, one with 200 and one with 500 taken, in a cluster whose work is halves and 300s. A 300 fills
 // the first without waste; beside the half it wastes 200, and best fit puts it there.
-class ReconcilerPackingTest : public ::testing::Test {
+class ReconcilerPackingTest : public ClusterTest {
  protected:
-  void TearDown() override {
-    const auto violations = cluster.violations();
-    EXPECT_TRUE(violations.empty()) << violations.front();
-  }
   void take(const std::string& name, int card, int milli) {
     cluster.create_pod(name, std::vector<Json>{share(milli)}, on("n"),
                        {{"nvidia.com/use-gpuuuid", "GPU-" + std::to_string(card)}});
@@ -35,8 +31,7 @@ class ReconcilerPackingTest : public ::testing::Test {
     cluster.add_node("n", 2, 1000 * kMilli, "640");
     take("first", 0, 200);
     take("second", 1, 500);
-    cluster.start_controller();
-    cluster.run();
+    start();
   }
   // Work that runs on another node.
   void see_the_mix(int times) {
@@ -57,7 +52,6 @@ class ReconcilerPackingTest : public ::testing::Test {
     return cluster.condition("new").dump();
   }
   [[nodiscard]] uint64_t arrived() const { return cluster.controller->take_stats().arrived; }
-  FakeCluster cluster;
 };
 
 TEST_F(ReconcilerPackingTest, ItFillsBestWhileItHasSeenNothing) {

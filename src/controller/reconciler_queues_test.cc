@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "codec/codec.h"
-#include "controller/fake_cluster.h"
+#include "controller/cluster_test.h"
 
 namespace heddle::controller::testing {
 namespace {
@@ -31,16 +31,8 @@ Json leaf(std::vector<Json> quotas) {
   return {{"namespaces", Json::array({"default"})}, {"quotas", quotas}};
 }
 
-class ReconcilerQueuesTest : public ::testing::Test {
+class ReconcilerQueuesTest : public ClusterTest {
  protected:
-  void TearDown() override {
-    const auto violations = cluster.violations();
-    EXPECT_TRUE(violations.empty()) << violations.front();
-  }
-  void start() {
-    cluster.start_controller();
-    cluster.run();
-  }
   // Later ones are younger.
   void submit(const std::string& name, const std::string& queue, const Json& limits = kCard,
               const Json& spec = Json::object()) {
@@ -73,7 +65,6 @@ class ReconcilerQueuesTest : public ::testing::Test {
     const Json status = cluster.api.queues.at(queue).value("status", Json::object());
     return status.contains("conditions") ? status["conditions"][0] : Json();
   }
-  FakeCluster cluster;
 };
 
 TEST_F(ReconcilerQueuesTest, TheLimitHoldsAndIsSaidWithThePosition) {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "codec/codec.h"
-#include "controller/fake_cluster.h"
+#include "controller/cluster_test.h"
 
 namespace heddle::controller::testing {
 namespace {
@@ -19,22 +19,12 @@ Json share(int memory, int cores) {
 
 const Json kCard{{"nvidia.com/gpu", "1"}};
 
-class ReconcilerTest : public ::testing::Test {
+class ReconcilerTest : public ClusterTest {
  protected:
-  void TearDown() override {
-    const auto violations = cluster.violations();
-    EXPECT_TRUE(violations.empty()) << violations.front();
-  }
-  // With what the API server has by now, until nothing is left to do.
-  void start() {
-    cluster.start_controller();
-    cluster.run();
-  }
   [[nodiscard]] int64_t count_events(const std::string& reason) const {
     const auto reasons = cluster.event_reasons();
     return std::count(reasons.begin(), reasons.end(), reason);
   }
-  FakeCluster cluster;
 };
 
 TEST_F(ReconcilerTest, OneShareTakesTwoWritesForTheClaimAndTwoForThePod) {

@@ -1,7 +1,7 @@
 // The levels of gangs come from the AcceleratorTopology in force, and each object says whether it is.
 #include <gtest/gtest.h>
 
-#include "controller/fake_cluster.h"
+#include "controller/cluster_test.h"
 
 namespace heddle::controller::testing {
 namespace {
@@ -10,7 +10,7 @@ constexpr const char* kOld = "2026-01-01T00:00:00Z";
 constexpr const char* kNew = "2026-01-02T00:00:00Z";
 constexpr const char* kRackLabel = "heddle.dev/rack";
 
-class TopologyTest : public ::testing::Test {
+class TopologyTest : public ClusterTest {
  protected:
   TopologyTest() {
     cluster.add_node("n1", 1, 81920, "64", "", "r1");
@@ -19,12 +19,7 @@ class TopologyTest : public ::testing::Test {
   void create_gang(const std::string& level) {
     for (const char* name : {"g0", "g1"}) cluster.create_member(name, 2, {{"heddle.dev/topology-required", level}});
   }
-  void start() {
-    cluster.start_controller();
-    cluster.run();
-  }
   [[nodiscard]] std::string nodes() const { return cluster.node_of("g0") + " " + cluster.node_of("g1"); }
-  FakeCluster cluster;
 };
 
 TEST_F(TopologyTest, ALevelHoldsFromTheMomentItsObjectComes) {
