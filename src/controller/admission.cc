@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json_read.h"
 #include "codec/admission.h"
 #include "codec/codec.h"
 #include "controller/base64.h"
@@ -29,12 +30,6 @@ struct Review {
   Json object;
   Json old_object;
 };
-
-std::string text_of(const Json& object, const char* name) {
-  if (!object.is_object()) return {};
-  const auto it = object.find(name);
-  return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
-}
 
 Json member(const Json& object, const char* name) {
   if (!object.is_object()) return nullptr;
@@ -183,7 +178,7 @@ std::map<std::string, std::string> labels_of(const Json& object) {
 bool has_gate(const Json& pod) {
   const Json gates = member(member(pod, "spec"), "schedulingGates");
   return gates.is_array() && std::any_of(gates.begin(), gates.end(),
-                                         [](const Json& gate) { return text_of(gate, "name") == dialects::kGate; });
+                                         [](const Json& gate) { return json_text(gate, "name") == dialects::kGate; });
 }
 
 // A gang over claims that users wrote is held back until all of it can start: its claims alone would not hold a member

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json_read.h"
 #include "controller/base64.h"
 #include "kube/certificates.h"
 #include "kube/paths.h"
@@ -16,12 +17,6 @@ using Json = nlohmann::json;
 
 constexpr Duration kLifetime = Duration::seconds(365 * 86400);
 constexpr std::string_view kEnd = "-----END CERTIFICATE-----\n";
-
-std::string text_of(const Json& object, const char* name) {
-  if (!object.is_object()) return {};
-  const auto it = object.find(name);
-  return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
-}
 
 // The newest authority of a bundle.
 std::string first_certificate(const std::string& bundle) {
@@ -35,7 +30,7 @@ Result<std::optional<CertificatePair>> read_secret(std::string_view secret_json)
   const Json secret = Json::parse(secret_json, nullptr, false);
   if (!secret.is_object()) return fail(Code::kInvalidArgument, "not a Secret");
   const Json data = secret.value("data", Json::object());
-  const auto field = [&](const char* name) { return base64_decode(text_of(data, name)).value_or(""); };
+  const auto field = [&](const char* name) { return base64_decode(json_text(data, name)).value_or(""); };
   CertificatePair pair{field("ca.crt"), field("tls.crt"), field("tls.key"), {}};
   if (pair.ca_pem.empty() || pair.key_pem.empty()) return std::optional<CertificatePair>();
   const auto facts = kube::parse_certificate(pair.certificate_pem);
@@ -61,12 +56,12 @@ std::optional<std::string> bundle_patch(std::string_view configuration_json, con
   Json patch = Json::array();
   const Json& webhooks = configuration["webhooks"];
   for (size_t i = 0; i < webhooks.size(); ++i) {
-    if (text_of(webhooks[i].value("clientConfig", Json::object()), "caBundle") == bundle) continue;
+    if (json_text(webhooks[i].value("clientConfig", Json::object()), "caBundle") == bundle) continue;
     patch.push_back(
         {{"op", "add"}, {"path", "/webhooks/" + std::to_string(i) + "/clientConfig/caBundle"}, {"value", bundle}});
   }
   if (patch.empty()) return std::nullopt;
-  const std::string version = text_of(configuration.value("metadata", Json::object()), "resourceVersion");
+  const std::string version = json_text(configuration.value("metadata", Json::object()), "resourceVersion");
   // Named: a braced list would be taken for several elements.
   const Json test{{"op", "test"}, {"path", "/metadata/resourceVersion"}, {"value", version}};
   patch.insert(patch.begin(), test);
@@ -133,7 +128,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
       if (!read) return stop("the webhook's secret cannot be understood", read.error());
       pair = std::move(*read);
       const Json secret = Json::parse(response->body, nullptr, false);
-      version_ = text_of(secret.value("metadata", Json::object()), "resourceVersion");
+      version_ = json_text(secret.value("metadata", Json::object()), "resourceVersion");
     }
     if (pair && !needs_renewal(*pair, options_.names, clock_.now())) {
       pair_ = std::move(*pair);

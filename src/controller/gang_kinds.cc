@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/json_read.h"
+
 namespace heddle::controller {
 namespace {
 
@@ -24,12 +26,6 @@ constexpr std::array<Group, 5> kGroups = {{{"scheduling.k8s.io", "PodGroup"},
                                            {"scheduling.x-k8s.io", "PodGroup"},
                                            {"jobset.x-k8s.io", "JobSet"},
                                            {"kubeflow.org", ""}}};
-
-std::string text_of(const Json& object, const char* name) {
-  if (!object.is_object()) return {};
-  const auto it = object.find(name);
-  return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
-}
 
 // The elements of an array of the object; none where it has none.
 Json elements_of(const std::string& body, const char* name) {
@@ -120,7 +116,7 @@ class Search : public std::enable_shared_from_this<Search> {
     size_t rank = 0;
     const std::lock_guard lock(mutex_);
     for (const Json& version : elements_of(answer->body, "versions")) {
-      const std::string group_version = text_of(version, "groupVersion");
+      const std::string group_version = json_text(version, "groupVersion");
       if (!group_version.empty()) versions_.push_back({group, "/apis/" + group_version, rank++});
     }
   }
@@ -135,8 +131,8 @@ class Search : public std::enable_shared_from_this<Search> {
     if (!answer) return note_failure(std::string(version.group.name), answer.error());
     const std::lock_guard lock(mutex_);
     for (const Json& resource : elements_of(answer->body, "resources")) {
-      const std::string kind = text_of(resource, "kind");
-      const std::string plural = text_of(resource, "name");
+      const std::string kind = json_text(resource, "kind");
+      const std::string plural = json_text(resource, "name");
       const bool wanted = version.group.kind.empty() ? kind.ends_with("Job") : kind == version.group.kind;
       if (!wanted || plural.empty() || plural.find('/') != std::string::npos) continue;
       const GangKind found{std::string(version.group.name) + "/" + kind, version.path + "/" + plural};

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "base/json_read.h"
 #include "dialects/wire_names.h"
 
 namespace heddle::controller {
@@ -182,11 +183,6 @@ Json member(const Json& object, const char* name) {
   return it != object.end() ? *it : Json();
 }
 
-std::string text_of(const Json& object, const char* name) {
-  const Json value = member(object, name);
-  return value.is_string() ? value.get<std::string>() : std::string();
-}
-
 std::optional<int64_t> count_of(const Json& object, const char* name) {
   const Json value = member(object, name);
   if (!value.is_number_integer()) return std::nullopt;
@@ -226,7 +222,7 @@ void read_pod_group_object(const Json& spec, GangObject& out) {
   const Json gang = member(policy, "gang");
   out.minimum = gang.is_object() ? count_of(gang, "minCount") : 1;
   const Json topology = member(member(spec, "schedulingConstraints"), "topology");
-  if (topology.is_array() && !topology.empty()) out.required = text_of(topology.front(), "key");
+  if (topology.is_array() && !topology.empty()) out.required = json_text(topology.front(), "key");
 }
 
 }  // namespace
@@ -280,10 +276,10 @@ ObjectForm form_of(std::string_view object_kind) {
 
 Result<GangObject> read_gang_object(const Json& object, std::string_view object_kind) {
   const Json metadata = member(object, "metadata");
-  const std::string name = text_of(metadata, "name");
+  const std::string name = json_text(metadata, "name");
   if (name.empty()) return fail(Code::kInvalidArgument, "must be set", "metadata.name");
   GangObject out;
-  out.key = fmt::format("{} {}/{}", object_kind, text_of(metadata, "namespace"), name);
+  out.key = fmt::format("{} {}/{}", object_kind, json_text(metadata, "namespace"), name);
   const Json spec = member(object, "spec");
   switch (form_of(object_kind)) {
     case ObjectForm::kMinMember:
@@ -309,8 +305,8 @@ Result<GangObject> read_gang_object(const Json& object, std::string_view object_
 Result<std::optional<GangObject>> parse_gang_object(std::string_view json) {
   const Json object = Json::parse(json, nullptr, false);
   if (!object.is_object()) return fail(Code::kInvalidArgument, "not a JSON object");
-  const std::string version = text_of(object, "apiVersion");
-  const std::string object_kind = version.substr(0, version.find('/')) + "/" + text_of(object, "kind");
+  const std::string version = json_text(object, "apiVersion");
+  const std::string object_kind = version.substr(0, version.find('/')) + "/" + json_text(object, "kind");
   if (form_of(object_kind) == ObjectForm::kNone) return std::optional<GangObject>();
   HEDDLE_TRY(GangObject out, read_gang_object(object, object_kind));
   return std::optional(std::move(out));

@@ -4,15 +4,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json_read.h"
+
 namespace heddle::kube {
 namespace {
 
 constexpr int64_t kNanosPerSecond = 1'000'000'000;
-
-std::string text_of(const nlohmann::json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
 
 int64_t number_of(const nlohmann::json& object, const char* name) {
   const auto found = object.find(name);
@@ -31,16 +28,16 @@ Result<LeaseRecord> parse_lease(const std::string& json) {
     return fail(Code::kInvalidArgument, "the answer is no Lease");
   }
   LeaseRecord record;
-  record.resource_version = text_of(object["metadata"], "resourceVersion");
+  record.resource_version = json_text(object["metadata"], "resourceVersion");
   if (record.resource_version.empty()) {
     return fail(Code::kInvalidArgument, "a Lease without a version", "metadata.resourceVersion");
   }
   const auto spec = object.find("spec");
   if (spec == object.end() || !spec->is_object()) return record;
-  record.holder = text_of(*spec, "holderIdentity");
+  record.holder = json_text(*spec, "holderIdentity");
   record.duration_seconds = number_of(*spec, "leaseDurationSeconds");
-  record.acquire_time = text_of(*spec, "acquireTime");
-  record.renew_time = text_of(*spec, "renewTime");
+  record.acquire_time = json_text(*spec, "acquireTime");
+  record.renew_time = json_text(*spec, "renewTime");
   record.transitions = number_of(*spec, "leaseTransitions");
   return record;
 }

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/json_read.h"
 #include "engine/demand.h"
 
 namespace heddle::standalone {
@@ -20,18 +21,12 @@ constexpr const char* kVersion = "heddle.dev/v1alpha1";
 constexpr const char* kKind = "AcceleratorQueue";
 constexpr const char* kAllCards = "(cards)";
 
-std::string text_of(const Json& object, const char* name) {
-  if (!object.is_object()) return {};
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
 tl::unexpected<Error> wrong(const std::string& where, const std::string& what) {
   return fail(Code::kInvalidArgument, fmt::format("{}: {}", where, what), kFlag);
 }
 
 Result<void> collect(const Json& object, const std::string& where, Json& into) {
-  const std::string kind = text_of(object, "kind");
+  const std::string kind = json_text(object, "kind");
   if (kind == "List" || kind == std::string(kKind) + "List") {
     const auto items = object.find("items");
     if (items == object.end() || !items->is_array()) return wrong(where, "items: must be a list");
@@ -45,7 +40,7 @@ Result<void> collect(const Json& object, const std::string& where, Json& into) {
   if (kind != kKind) {
     return wrong(where, fmt::format("kind: {} is not read here; write {}", kind.empty() ? "nothing" : kind, kKind));
   }
-  if (const std::string version = text_of(object, "apiVersion"); !version.empty() && version != kVersion) {
+  if (const std::string version = json_text(object, "apiVersion"); !version.empty() && version != kVersion) {
     return wrong(where, fmt::format("apiVersion: {} is not read; write {}", version, kVersion));
   }
   into.push_back(object);
