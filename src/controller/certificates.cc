@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr Duration kLifetime = Duration::seconds(365 * 86400);
+constexpr Duration kLifetime = Duration::seconds(int64_t{365} * 86400);
 constexpr std::string_view kEnd = "-----END CERTIFICATE-----\n";
 
 // The newest authority of a bundle.
@@ -110,7 +110,8 @@ class Pass : public std::enable_shared_from_this<Pass> {
 
   void send(kube::Request request, Next next) {
     if (!leads_()) return done_();
-    client_.send(std::move(request), [next = std::move(next)](Result<kube::Response> response) { next(response); });
+    client_.send(std::move(request),
+                 [next = std::move(next)](const Result<kube::Response>& response) { next(response); });
   }
 
   void stop(const char* what, const Error& error) {
@@ -119,7 +120,6 @@ class Pass : public std::enable_shared_from_this<Pass> {
   }
 
   void got_secret(const Result<kube::Response>& response) {
-    std::string version;
     std::optional<CertificatePair> pair;
     missing_ = !response && response.error().code == Code::kNotFound;
     if (!response && !missing_) return stop("the webhook's secret cannot be read", response.error());
