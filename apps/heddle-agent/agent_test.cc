@@ -102,12 +102,10 @@ class AgentTest : public ::testing::Test {
     for (const char* name : {"ASAN_OPTIONS", "TSAN_OPTIONS", "PATH"}) {
       if (!environment(name).empty()) variables.push_back(std::string(name) + "=" + environment(name));
     }
-    std::vector<char*> arguments;
-    std::vector<char*> env;
-    for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-    for (const std::string& word : variables) env.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
-    env.push_back(nullptr);
+    std::vector<char*> arguments(command.size() + 1);
+    std::vector<char*> env(variables.size() + 1);
+    for (size_t i = 0; i < command.size(); ++i) arguments[i] = const_cast<char*>(command[i].c_str());
+    for (size_t i = 0; i < variables.size(); ++i) env[i] = const_cast<char*>(variables[i].c_str());
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 2, (dir_ + "/log").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -407,9 +405,9 @@ TEST_F(AgentTest, RefusesAContainerWithTwoClaims) {
 
 // Three pods take their turns on a card that has room for two of them while the agent dies again and again.
 TEST_F(AgentTest, DyingAtRandomMomentsUnderLoadLosesNothingAndLeavesNothing) {
-  constexpr int kPods = 4;
+  constexpr size_t kPods = 4;
   constexpr int kDeaths = 12;
-  for (int i = 0; i < kPods; ++i) put_claim("k" + std::to_string(i), "3Gi", 20);
+  for (size_t i = 0; i < kPods; ++i) put_claim("k" + std::to_string(i), "3Gi", 20);
   start();
   const std::string socket = plugin_socket();  // start() writes what it is made of
   std::atomic<bool> ends = false;
@@ -440,9 +438,9 @@ TEST_F(AgentTest, DyingAtRandomMomentsUnderLoadLosesNothingAndLeavesNothing) {
     const auto stub = dra::DRAPlugin::NewStub(connect(socket));
     return stub->NodeUnprepareResources(&context, request, &response).ok() && response.claims().at(uid).error().empty();
   };
-  std::vector<std::thread> pods;
-  for (int i = 0; i < kPods; ++i) {
-    pods.emplace_back([&, uid = "k" + std::to_string(i)] {
+  std::vector<std::thread> pods(kPods);
+  for (size_t i = 0; i < kPods; ++i) {
+    pods[i] = std::thread([&, uid = "k" + std::to_string(i)] {
       while (!ends) {
         const std::optional<std::string> error = call_prepare(uid);
         if (error && error->empty()) {
@@ -488,9 +486,9 @@ TEST_F(AgentTest, ParallelPreparesFromManyConnections) {
   start();
   for (int i = 0; i < 12; ++i) put_claim("p" + std::to_string(i), "1Gi", 5);
   std::atomic<int> granted = 0;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 12; ++i) {
-    threads.emplace_back([&, i] {
+  std::vector<std::thread> threads(12);
+  for (size_t i = 0; i < 12; ++i) {
+    threads[i] = std::thread([&, i] {
       const std::string uid = "p" + std::to_string(i);
       if (prepare({uid}).claims().at(uid).error().empty()) ++granted;
     });

@@ -129,7 +129,7 @@ struct heddle_guard_device_usage {
   uint64_t reserved1[7];
   int64_t virtual_ns;   /* the tenant's virtual clock on this device: launches are admitted while it is not ahead */
   int64_t watermark_ns; /* device time up to here is already charged */
-  int64_t want_ns;      /* when a launch last asked to be admitted */
+  int64_t want_ns;      /* when a launch last asked to be admitted, or until when the device has work of this tenant */
   int64_t charged_ns;   /* device time that the clock was charged with, ever */
   int64_t measured_ns;  /* length of the intervals that this was made from */
   uint64_t reserved2[3];

@@ -8,6 +8,7 @@
 
 extern "C" void nvsim_run_on_signal(int);
 // Under a sanitizer: ending with memory of the card still taken is what many runs are for, and no leak.
+// NOLINTNEXTLINE(readability-identifier-naming): the sanitizer's name
 extern "C" __attribute__((visibility("default"))) const char* __asan_default_options();
 const char* __asan_default_options() {  // NOLINT(readability-identifier-naming): the sanitizer's name
   return "detect_leaks=0";

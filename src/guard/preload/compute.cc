@@ -18,7 +18,9 @@ constexpr int64_t kSampleDistance = 500000;
 constexpr int64_t kTopUp = 300000;
 constexpr double kLeastShare = 0.01;  // less than this of a device that gives way is nothing
 constexpr int64_t kHeld = 5000000;
-constexpr int64_t kRebase = 8000000000;         // elapsed times are floats: from here on they lose precision
+constexpr int64_t kAskAgain = 20000000;  // while it waits: well within the 50 ms (broker.h) for which it counts
+constexpr double kFarthest = 200000000;  // so far ahead work on the device counts as asking: who dies asks no longer
+constexpr int64_t kRebase = 8000000000;  // elapsed times are floats: from here on they lose precision
 constexpr int64_t kImpossible = 3600000000000;  // a clock this far ahead is damage, not debt
 constexpr uint32_t kSegments = 64;
 constexpr uint32_t kEstimates = 1024;
@@ -484,6 +486,17 @@ void rebase_if_due(ComputeDevice& device, const Launch& launch, int64_t now) {
   }
 }
 
+// A tenant asks for a device while a launch waits and while the device has work of it: a kernel longer than the time
+// for which its word counts would be taken for a rest.
+void say_it_asks(int rule, const ComputeDevice& device, int64_t now) {
+  int64_t& word = shared(rule).want_ns;
+  const double ahead = device.outstanding < kFarthest ? device.outstanding : kFarthest;
+  const int64_t until = now + (ahead > 0 ? static_cast<int64_t>(ahead) : 0);
+  const int64_t said = __atomic_load_n(&word, __ATOMIC_RELAXED);  // perhaps by a process that has more to do
+  if (said >= until && said <= now + static_cast<int64_t>(kFarthest)) return;
+  __atomic_store_n(&word, until, __ATOMIC_RELAXED);
+}
+
 }  // namespace
 
 Ticket admit(int rule, const Launch& launch) {
@@ -493,7 +506,7 @@ Ticket admit(int rule, const Launch& launch) {
   const Lock lock(device.lock);
   int64_t now = now_ns();
   const int64_t asked = now;
-  __atomic_store_n(&shared(rule).want_ns, now, __ATOMIC_RELAXED);
+  say_it_asks(rule, device, now);
   close_older(device, now, kSegmentAge);
   if (now - device.last_poll >= kPoll) settle(device, rule, now);
   Estimate* known = nullptr;  // others may take its place while the lock is given back
@@ -502,12 +515,13 @@ Ticket admit(int rule, const Launch& launch) {
     const Verdict verdict = judge(device, rule, *known, now);
     if (verdict.admitted) break;
     close_older(device, now, 0);
-    const int64_t wait = verdict.wait > kPoll && device.outstanding > 0 ? kPoll : verdict.wait;
+    const int64_t longest = device.outstanding > 0 ? kPoll : kAskAgain;
+    const int64_t wait = verdict.wait < longest ? verdict.wait : longest;
     pthread_mutex_unlock(&device.lock);
     sleep_ns(wait);
     pthread_mutex_lock(&device.lock);
     now = now_ns();
-    __atomic_store_n(&shared(rule).want_ns, now, __ATOMIC_RELAXED);
+    say_it_asks(rule, device, now);
     settle(device, rule, now);
   }
   if (now != asked) {
@@ -527,6 +541,7 @@ Ticket admit(int rule, const Launch& launch) {
   ++segment->launches;
   ++segment->in_flight;
   publish_outstanding(rule, device);
+  say_it_asks(rule, device, now);
   return {rule + 1, static_cast<uint32_t>(segment - device.segments), charged, estimate.cost};
 }
 

@@ -147,6 +147,27 @@ TEST(Law, WhatIsIdleIsLentAndComesBack) {
   }
 }
 
+// A kernel longer than the time for which a tenant's word counts is still asked for: while it waits, and while it runs.
+TEST(Law, LongKernelsAreLentTheRest) {
+  for (const int together : {0, 1}) {
+    Work work{.kernel_us = 80000};
+    work.synchronise_after = together;
+    RunOptions options;
+    options.lending = true;
+    const Outcome got = run({{30, work}, {70, {.pause_after_ms = 1, .pause_ms = 1e6}}}, options);
+    EXPECT_GE(got.percent[0], 97) << together;
+  }
+}
+
+// Who launched long kernels and waits for them without asking again is not idle: its share is not lent.
+TEST(Law, WorkAheadIsNoRest) {
+  RunOptions options;
+  options.lending = true;
+  const Outcome got = run({{70, {.kernel_us = 150000, .synchronise_after = 1}}, {30, k200us}}, options);
+  EXPECT_GE(got.percent[0], 64);
+  EXPECT_LE(got.percent[1], 36);
+}
+
 // Work of low priority without a share of its own beside online work that is busy for 300 ms and rests for 500: it has
 // the card while that rests, and is off it within 100 ms for kernels of up to 10 ms. What is left to it meanwhile is
 // the rest of the card beside a share, and nothing beside one without a limit.
