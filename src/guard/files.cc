@@ -53,6 +53,11 @@ Result<void> check_device(const DeviceLimit& device, const std::string& field) {
     return fail(Code::kInvalidArgument, "must be above 0 and below 16Ti; a whole card states its size",
                 field + ".memory_bytes");
   }
+  if (device.virtual_bytes != 0 &&
+      (device.virtual_bytes <= device.memory_bytes || device.virtual_bytes > kMaxMemory || device.whole_card)) {
+    return fail(Code::kInvalidArgument, "must be above memory_bytes and below 16Ti, and not of a whole card; 0: none",
+                field + ".virtual_bytes");
+  }
   if (device.cores_percent < 0 || device.cores_percent > 100) {
     return fail(Code::kInvalidArgument, "must be 0 to 100", field + ".cores_percent");
   }
@@ -167,11 +172,11 @@ int64_t bounded(uint64_t value) {
   return static_cast<int64_t>(std::min<uint64_t>(value, INT64_MAX / 4096));
 }
 
-int64_t charged_by(const heddle_guard_charge& record) {
-  const ledger::Operation op = ledger::unpack_operation(record.operation);
-  const uint64_t pages = ledger::charge_pages(record.charge);
+int64_t charged_by(uint64_t operation, uint64_t charge) {
+  const ledger::Operation op = ledger::unpack_operation(operation);
+  const uint64_t pages = ledger::charge_pages(charge);
   // An operation that the total has taken but the slot's own record has not yet.
-  const bool behind = !op.pending && op.sequence != ledger::charge_sequence(record.charge);
+  const bool behind = !op.pending && op.sequence != ledger::charge_sequence(charge);
   return bounded_bytes(behind ? ledger::add_clamped(pages, op.delta) : pages);
 }
 
@@ -184,6 +189,8 @@ UsageReport report_of(const heddle_guard_usage& usage) {
     device.uuid = get_text(usage.devices[d].uuid, "uuid").value_or("");
     device.charged_bytes = bounded_bytes(ledger::unpack_total(usage.devices[d].total).pages);
     device.context_overhead_bytes = bounded(usage.devices[d].context_overhead_bytes);
+    const int64_t addressed = bounded_bytes(ledger::unpack_total(usage.devices[d].addressed_total).pages);
+    device.managed_bytes = std::max<int64_t>(addressed - device.charged_bytes, 0);
     report.devices.push_back(std::move(device));
   }
   for (const heddle_guard_slot& slot : usage.slots) {
@@ -193,8 +200,15 @@ UsageReport report_of(const heddle_guard_usage& usage) {
     process.launches = bounded(slot.launches);
     process.throttled_ns = bounded(slot.throttled_ns);
     for (uint32_t d = 0; d < count; ++d) {
-      process.charged_bytes.push_back(charged_by(slot.devices[d]));
-      process.busy_ns.push_back(bounded(slot.devices[d].busy_ns));
+      const heddle_guard_charge& record = slot.devices[d];
+      const int64_t charged = charged_by(record.operation, record.charge);
+      const int64_t addressed = charged_by(record.addressed_operation, record.addressed_charge);
+      const uint64_t resident = slot.managed_resident[d];
+      process.charged_bytes.push_back(charged);
+      process.managed_bytes.push_back(std::max<int64_t>(addressed - charged, 0));
+      process.busy_ns.push_back(bounded(record.busy_ns));
+      report.devices[d].managed_resident_bytes +=
+          std::min(process.managed_bytes.back(), bounded_bytes(resident == 0 ? 0 : resident - 1));
     }
     report.launches += process.launches;
     report.throttled_ns += process.throttled_ns;
@@ -230,6 +244,7 @@ Result<std::string> encode_limits(const ClaimLimits& limits) {
     to.context_overhead_bytes = static_cast<uint64_t>(overhead);
     if (from.whole_card) to.flags |= HEDDLE_GUARD_WHOLE_CARD;
     if (from.gives_way) to.flags |= HEDDLE_GUARD_GIVES_WAY;
+    to.virtual_bytes = static_cast<uint64_t>(from.virtual_bytes);
     if (from.number >= 0) to.number_plus_one = static_cast<uint32_t>(from.number) + 1;
   }
   file.checksum = checksum_of(file);
@@ -270,6 +285,7 @@ Result<ClaimLimits> decode_limits(std::string_view content) {
     to.context_overhead_bytes = static_cast<int64_t>(from.context_overhead_bytes);
     to.number = int64_t{from.number_plus_one} - 1;
     to.gives_way = (from.flags & HEDDLE_GUARD_GIVES_WAY) != 0;
+    to.virtual_bytes = static_cast<int64_t>(from.virtual_bytes);
     limits.devices.push_back(std::move(to));
   }
   HEDDLE_CHECK_OK(check_limits(limits));

@@ -24,6 +24,9 @@ struct DeviceLimit {
   int64_t number = -1;                 // by which the vendor's runtime tells the device apart, else -1 (uuid alone)
   // Without a limit of the compute share: work waits while the agent says that tenants of better priority are at work.
   bool gives_way = false;
+  // The most that may be addressed, managed memory beyond memory_bytes included; 0: memory_bytes. Above memory_bytes,
+  // and not of a whole card.
+  int64_t virtual_bytes = 0;
 };
 
 struct LimitFlags {
@@ -96,14 +99,17 @@ struct ProcessUsage {
   SlotOwner owner;
   int64_t launches = 0;
   int64_t throttled_ns = 0;
-  std::vector<int64_t> charged_bytes;  // by device, in the order of UsageReport::devices
-  std::vector<int64_t> busy_ns;        // device time measured for this process, where the compute share is limited
+  std::vector<int64_t> charged_bytes;       // by device, in the order of UsageReport::devices
+  std::vector<int64_t> busy_ns;             // device time measured for this process, where the compute share is limited
+  std::vector<int64_t> managed_bytes = {};  // managed memory beyond what is charged, by device
 };
 
 struct DeviceUsage {
   std::string uuid;
   int64_t charged_bytes = 0;
   int64_t context_overhead_bytes = 0;  // 0: not measured
+  int64_t managed_bytes = 0;           // managed memory beyond what is charged
+  int64_t managed_resident_bytes = 0;  // of it, what the vendor's account had on the device when processes last looked
 };
 
 struct UsageReport {

@@ -73,6 +73,19 @@ TEST(Limits, ComeBackAsTheyWere) {
   EXPECT_TRUE(back->flags.fail_closed);
 }
 
+TEST(Limits, VirtualMemoryLiesWhereOlderProgramsReadNothing) {
+  ClaimLimits limits = two_devices();
+  limits.devices[0].virtual_bytes = int64_t{9000} << 20;
+  const auto content = encode_limits(limits);
+  ASSERT_TRUE(content) << content.error().text();
+  EXPECT_EQ(decode_limits(*content)->devices[0].virtual_bytes, int64_t{9000} << 20);
+  EXPECT_EQ(decode_limits(*content)->devices[1].virtual_bytes, 0);
+  heddle_guard_limits file{};
+  std::memcpy(&file, content->data(), sizeof(file));
+  EXPECT_EQ(file.version, 2u) << "an agent or a guard of before reads the same grant";
+  EXPECT_EQ(file.devices[0].memory_bytes, uint64_t{3000} << 20);
+}
+
 TEST(Limits, RefuseWhatCannotBeMeant) {
   struct Case {
     const char* field;
@@ -89,6 +102,9 @@ TEST(Limits, RefuseWhatCannotBeMeant) {
       {"devices[0].memory_bytes", [](ClaimLimits& l) { l.devices[0].memory_bytes = int64_t{1} << 45; }},
       {"devices[1].cores_percent", [](ClaimLimits& l) { l.devices[1].cores_percent = 101; }},
       {"devices[1].cores_percent", [](ClaimLimits& l) { l.devices[1].cores_percent = -1; }},
+      {"devices[0].virtual_bytes", [](ClaimLimits& l) { l.devices[0].virtual_bytes = l.devices[0].memory_bytes; }},
+      {"devices[0].virtual_bytes", [](ClaimLimits& l) { l.devices[0].virtual_bytes = int64_t{1} << 45; }},
+      {"devices[1].virtual_bytes", [](ClaimLimits& l) { l.devices[1].virtual_bytes = int64_t{1} << 40; }},
       {"claim_uid", [](ClaimLimits& l) { l.claim_uid.assign(64, 'u'); }},
       {"request", [](ClaimLimits& l) { l.request.assign(64, 'r'); }},
       {"context_overhead_bytes", [](ClaimLimits& l) { l.context_overhead_bytes = -1; }},

@@ -62,7 +62,10 @@ struct heddle_guard_device_limits {
   uint32_t flags;
   uint32_t number_plus_one; /* by which the vendor's runtime tells the device where it has no uuid (Ascend: the physical
                                id), and 1; 0: not said */
-  uint8_t reserved[68];
+  uint32_t reserved0;
+  uint64_t virtual_bytes; /* the most that may be addressed at a time: what is charged, and managed memory beyond it; 0:
+                             no more than memory_bytes. A guard that does not know this keeps to memory_bytes */
+  uint8_t reserved[56];
 };
 
 struct heddle_guard_limits {
@@ -99,13 +102,15 @@ struct heddle_guard_limits {
  *   heddle_guard_device_usage.total   pages:32 | slot:11 | sequence:21   the sum, and which operation made it
  *   heddle_guard_charge.operation     delta:34 (signed pages) | sequence:21 | pending:1
  *   heddle_guard_charge.charge        pages:32 | sequence:21             the charge as of that operation
- * Bits are named from the top: see ledger.h for the exact positions. */
+ * Bits are named from the top: see ledger.h for the exact positions. Where a device has virtual memory, the words named
+ * `addressed` hold in the same way what is charged and managed memory beyond it together; else they are zero. */
 struct heddle_guard_charge {
   uint64_t operation;
   uint64_t charge;
   uint64_t outstanding_ns; /* predicted work that this process has handed to the device and not yet settled */
   uint64_t busy_ns;        /* device time settled so far */
-  uint64_t reserved[2];
+  uint64_t addressed_operation;
+  uint64_t addressed_charge;
 };
 
 struct heddle_guard_slot {
@@ -118,7 +123,10 @@ struct heddle_guard_slot {
   uint64_t host_pid;     /* written by the agent: host pid:32 | low bits of the start time of the process meant:32 */
   uint64_t reserved0[1];
   struct heddle_guard_charge devices[HEDDLE_GUARD_MAX_DEVICES];
-  uint8_t reserved1[192];
+  /* Of the managed memory beyond what is charged: pages that the vendor's account had on the device when the process
+   * last looked, and 1; 0: not known. */
+  uint64_t managed_resident[HEDDLE_GUARD_MAX_DEVICES];
+  uint8_t reserved1[64];
 };
 
 struct heddle_guard_device_usage {
@@ -126,7 +134,8 @@ struct heddle_guard_device_usage {
   uint64_t context_overhead_bytes;    /* measured once by the first process that could; 0: not yet */
   uint64_t reserved0[3];
   uint64_t total;
-  uint64_t reserved1[7];
+  uint64_t addressed_total;
+  uint64_t reserved1[6];
   int64_t virtual_ns;   /* the tenant's virtual clock on this device: launches are admitted while it is not ahead */
   int64_t watermark_ns; /* device time up to here is already charged */
   int64_t want_ns;      /* when a launch last asked to be admitted, or until when the device has work of this tenant */
@@ -169,6 +178,7 @@ HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_device_limits, memory_bytes) ==
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_device_limits, context_overhead_bytes) == 104);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_device_limits, cores_percent) == 112);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_device_limits, flags) == 116);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_device_limits, virtual_bytes) == 128);
 HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_limits) == 8192);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, version) == 8);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, checksum) == 16);
@@ -184,8 +194,10 @@ HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_slot) == 1024);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_slot, start_time) == 16);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_slot, dead_start_time) == 24);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_slot, devices) == 64);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_slot, managed_resident) == 832);
 HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_device_usage) == 512);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_device_usage, total) == 128);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_device_usage, addressed_total) == 136);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_device_usage, virtual_ns) == 192);
 HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_usage_header) == 4096);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_usage_header, boot) == 24);

@@ -8,7 +8,10 @@
 // names, so an operation whose name has left the total is never pending; this is what tells "applied" from "not yet
 // applied" after a death. All steps are idempotent and any process can do them for a slot whose process is gone.
 //
-// The owner of a slot calls reserve() and release() for one (slot, device) from one thread at a time (a lock private to
+// There are two books a device, each with words of its own: of what is charged, and of what is addressed. An account is
+// the number of a device in the first book, that number and kAddressed in the second.
+//
+// The owner of a slot calls change() for one (slot, account) from one thread at a time (a lock private to
 // the process); everything else is free of locks. Freestanding: no library, no allocation, no exceptions. Cost: four
 // uncontended compare-and-swaps a change.
 #pragma once
@@ -28,6 +31,20 @@ inline uint64_t pages_of(uint64_t bytes) {
 }
 
 namespace ledger {
+
+inline constexpr uint32_t kAddressed = HEDDLE_GUARD_MAX_DEVICES;
+inline constexpr uint32_t kAccounts = 2 * HEDDLE_GUARD_MAX_DEVICES;
+
+inline uint64_t& total_word(heddle_guard_usage& usage, uint32_t account) {
+  return account < kAddressed ? usage.devices[account].total : usage.devices[account - kAddressed].addressed_total;
+}
+inline uint64_t& operation_word(heddle_guard_slot& slot, uint32_t account) {
+  return account < kAddressed ? slot.devices[account].operation
+                              : slot.devices[account - kAddressed].addressed_operation;
+}
+inline uint64_t& charge_word(heddle_guard_slot& slot, uint32_t account) {
+  return account < kAddressed ? slot.devices[account].charge : slot.devices[account - kAddressed].addressed_charge;
+}
 
 inline uint64_t load(const uint64_t& word) {
   return __atomic_load_n(&word, __ATOMIC_SEQ_CST);
@@ -83,32 +100,32 @@ inline uint64_t add_clamped(uint64_t pages, int64_t delta) {
 }
 
 // The operation that made `total` has been applied: says so in its slot, so that the total may be replaced.
-inline void end_applied(heddle_guard_usage& usage, uint32_t device, uint64_t total) {
+inline void end_applied(heddle_guard_usage& usage, uint32_t account, uint64_t total) {
   const Total t = unpack_total(total);
   if (t.slot >= HEDDLE_GUARD_SLOTS) return;
-  uint64_t& word = usage.slots[t.slot].devices[device].operation;
+  uint64_t& word = operation_word(usage.slots[t.slot], account);
   const uint64_t now = load(word);
   const Operation op = unpack_operation(now);
   if (op.pending && op.sequence == t.sequence) exchange_if(word, now, pack_operation(op.delta, op.sequence, false));
 }
 
-// Brings the slot's charge up to its operation, which is no longer pending.
-inline void bring_up(heddle_guard_charge& record, const Operation& op) {
-  const uint64_t charge = load(record.charge);
+// Brings a slot's charge up to its operation, which is no longer pending.
+inline void bring_up(uint64_t& word, const Operation& op) {
+  const uint64_t charge = load(word);
   if (charge_sequence(charge) == op.sequence) return;
-  exchange_if(record.charge, charge, pack_charge(add_clamped(charge_pages(charge), op.delta), op.sequence));
+  exchange_if(word, charge, pack_charge(add_clamped(charge_pages(charge), op.delta), op.sequence));
 }
 
 enum class Outcome { kApplied, kRefused };
 
 // Applies the pending operation (slot, op): once, however many processes do this at a time. `limit` in pages.
-inline Outcome apply(heddle_guard_usage& usage, uint32_t slot, uint32_t device, const Operation& op, uint64_t limit) {
-  uint64_t& total = usage.devices[device].total;
-  heddle_guard_charge& record = usage.slots[slot].devices[device];
+inline Outcome apply(heddle_guard_usage& usage, uint32_t slot, uint32_t account, const Operation& op, uint64_t limit) {
+  uint64_t& total = total_word(usage, account);
+  const uint64_t& operation = operation_word(usage.slots[slot], account);
   for (;;) {
     const uint64_t seen = load(total);
-    end_applied(usage, device, seen);
-    const Operation now = unpack_operation(load(record.operation));
+    end_applied(usage, account, seen);
+    const Operation now = unpack_operation(load(operation));
     if (!now.pending || now.sequence != op.sequence) return Outcome::kApplied;
     const Total t = unpack_total(seen);
     const uint64_t sum = add_clamped(t.pages, op.delta);
@@ -120,67 +137,71 @@ inline Outcome apply(heddle_guard_usage& usage, uint32_t slot, uint32_t device, 
 }
 
 // Changes the charge of the caller's own slot by delta pages. kRefused: the sum would pass `limit`, nothing changed.
-inline Outcome change(heddle_guard_usage& usage, uint32_t slot, uint32_t device, int64_t delta, uint64_t limit) {
-  heddle_guard_charge& record = usage.slots[slot].devices[device];
-  const uint64_t before = load(record.operation);
-  uint64_t sequence = next_sequence(unpack_operation(before).sequence);
+inline Outcome change(heddle_guard_usage& usage, uint32_t slot, uint32_t account, int64_t delta, uint64_t limit) {
+  uint64_t& operation = operation_word(usage.slots[slot], account);
+  uint64_t& charge = charge_word(usage.slots[slot], account);
+  uint64_t sequence = next_sequence(unpack_operation(load(operation)).sequence);
   // Refused operations use up numbers without changing the total: never take the one that it still names.
-  const Total named = unpack_total(load(usage.devices[device].total));
+  const Total named = unpack_total(load(total_word(usage, account)));
   if (named.slot == slot && named.sequence == sequence) sequence = next_sequence(sequence);
   const Operation op{delta, sequence, true};
-  store(record.operation, pack_operation(delta, sequence, true));
-  const Outcome outcome = apply(usage, slot, device, op, limit);
+  store(operation, pack_operation(delta, sequence, true));
+  const Outcome outcome = apply(usage, slot, account, op, limit);
   if (outcome == Outcome::kRefused) {
-    store(record.operation, pack_operation(0, sequence, false));
-    bring_up(record, Operation{0, sequence, false});
+    store(operation, pack_operation(0, sequence, false));
+    bring_up(charge, Operation{0, sequence, false});
     return outcome;
   }
-  bring_up(record, op);
+  bring_up(charge, op);
   return outcome;
 }
 
-inline uint64_t total_pages(const heddle_guard_usage& usage, uint32_t device) {
-  return unpack_total(load(usage.devices[device].total)).pages;
+inline uint64_t total_pages(heddle_guard_usage& usage, uint32_t account) {
+  return unpack_total(load(total_word(usage, account))).pages;
 }
 
-// Finishes or withdraws what a dead process left half done on one device and takes its charge off the total. False: the
-// slot is no longer that of `generation` (somebody else freed it), stop.
-inline bool clear_dead_device(heddle_guard_usage& usage, uint32_t slot, uint32_t device, uint64_t generation) {
+// Finishes or withdraws what a dead process left half done on one account and takes its charge off the total. False:
+// the slot is no longer that of `generation` (somebody else freed it), stop.
+inline bool clear_dead_account(heddle_guard_usage& usage, uint32_t slot, uint32_t account, uint64_t generation) {
   heddle_guard_slot& owner = usage.slots[slot];
-  heddle_guard_charge& record = owner.devices[device];
+  uint64_t& operation = operation_word(owner, account);
+  uint64_t& charge_at = charge_word(owner, account);
   for (;;) {
     // The total is read, and its operation ended, before the slot's own words: an operation that is still pending after
     // that and not named by the total has not been applied.
-    const uint64_t total = load(usage.devices[device].total);
-    end_applied(usage, device, total);
-    const uint64_t word = load(record.operation);
-    const uint64_t charge = load(record.charge);
+    const uint64_t total = load(total_word(usage, account));
+    end_applied(usage, account, total);
+    const uint64_t word = load(operation);
+    const uint64_t charge = load(charge_at);
     const Operation op = unpack_operation(word);
     if (load(owner.generation) != generation) return false;
     if (op.pending) {
       if (op.delta <= 0) {
-        apply(usage, slot, device, op, kMaxPages);
+        apply(usage, slot, account, op, kMaxPages);
       } else {
-        exchange_if(record.operation, word, pack_operation(0, op.sequence, false));
+        exchange_if(operation, word, pack_operation(0, op.sequence, false));
       }
       continue;
     }
     if (charge_sequence(charge) != op.sequence) {
-      bring_up(record, op);
+      bring_up(charge_at, op);
       continue;
     }
     if (charge_pages(charge) == 0) return true;
     const int64_t delta = -static_cast<int64_t>(charge_pages(charge));
-    exchange_if(record.operation, word, pack_operation(delta, next_sequence(op.sequence), true));
+    exchange_if(operation, word, pack_operation(delta, next_sequence(op.sequence), true));
   }
 }
 
 // Frees a slot whose process is gone. Any number of processes may do this for the same slot at a time.
 inline void free_dead_slot(heddle_guard_usage& usage, uint32_t slot, uint64_t owner, uint64_t generation) {
   heddle_guard_slot& s = usage.slots[slot];
+  for (uint32_t account = 0; account < kAccounts; ++account) {
+    if (!clear_dead_account(usage, slot, account, generation)) return;
+  }
   for (uint32_t device = 0; device < HEDDLE_GUARD_MAX_DEVICES; ++device) {
-    if (!clear_dead_device(usage, slot, device, generation)) return;
     store(s.devices[device].outstanding_ns, 0);
+    store(s.managed_resident[device], 0);
   }
   const uint64_t started = load(s.start_time);
   if (load(s.generation) != generation) return;

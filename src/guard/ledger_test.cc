@@ -130,12 +130,12 @@ TEST_F(LedgerTest, ManyThreadsInManySlotsKeepTheSum) {
 }
 
 // Dies after `steps` instructions of the change, or exits when the change is done before. True: it died inside.
-bool die_inside(heddle_guard_usage& usage, uint32_t slot, int64_t delta, int steps) {
+bool die_inside(heddle_guard_usage& usage, uint32_t slot, uint32_t account, int64_t delta, int steps) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
     ::raise(SIGSTOP);
-    ledger::change(usage, slot, 0, delta, 1000);
+    ledger::change(usage, slot, account, delta, 1000);
     ::raise(SIGSTOP);
     ::_exit(0);
   }
@@ -161,6 +161,19 @@ bool tracing_allowed() {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+TEST_F(LedgerTest, TheBooksOfADeviceAreApartAndEndWithTheSlot) {
+  own(5, 50);
+  EXPECT_EQ(ledger::change(*usage_, 5, 2, 10, 20), Outcome::kApplied);
+  EXPECT_EQ(ledger::change(*usage_, 5, 2 + ledger::kAddressed, 40, 40), Outcome::kApplied);
+  EXPECT_EQ(ledger::change(*usage_, 5, 2 + ledger::kAddressed, 1, 40), Outcome::kRefused);
+  EXPECT_EQ(ledger::total_pages(*usage_, 2), 10u);
+  EXPECT_EQ(ledger::total_pages(*usage_, 2 + ledger::kAddressed), 40u);
+  EXPECT_EQ(ledger::total_pages(*usage_, 3), 0u);
+  free_slot(5);
+  EXPECT_EQ(ledger::total_pages(*usage_, 2), 0u);
+  EXPECT_EQ(ledger::total_pages(*usage_, 2 + ledger::kAddressed), 0u);
+}
+
 TEST_F(LedgerTest, ADeathAtAnyInstructionLeavesNothingCharged) {
   if (!tracing_allowed()) GTEST_SKIP() << "this machine does not allow tracing";
 #if defined(__has_feature)
@@ -168,24 +181,30 @@ TEST_F(LedgerTest, ADeathAtAnyInstructionLeavesNothingCharged) {
   GTEST_SKIP() << "one step at a time through the sanitizer's own code has no end";
 #endif
 #endif
+  struct Case {
+    uint32_t account;
+    int64_t delta;
+  };
   own(9, 90);
-  ASSERT_EQ(ledger::change(*usage_, 9, 0, 33, 1000), Outcome::kApplied);
-  for (const int64_t delta : {int64_t{10}, int64_t{-4}}) {
+  for (const uint32_t account : {0u, ledger::kAddressed}) {
+    ASSERT_EQ(ledger::change(*usage_, 9, account, 33, 1000), Outcome::kApplied);
+  }
+  for (const auto& [account, delta] : {Case{0, 10}, Case{0, -4}, Case{ledger::kAddressed, 10}}) {
     bool inside = true;
     int steps = 0;
     for (; inside; ++steps) {
       own(5, 50);
       // The slot holds something, and another process' operation is the last one or this slot's own is.
-      ledger::change(*usage_, 5, 0, 5, 1000);
+      ledger::change(*usage_, 5, account, 5, 1000);
       if (steps % 2 == 0) {
-        ledger::change(*usage_, 9, 0, 1, 1000);
-        ledger::change(*usage_, 9, 0, -1, 1000);
+        ledger::change(*usage_, 9, account, 1, 1000);
+        ledger::change(*usage_, 9, account, -1, 1000);
       }
-      inside = die_inside(*usage_, 5, delta, steps);
-      if (steps % 3 == 0) ledger::change(*usage_, 9, 0, 1, 1000);
-      if (steps % 3 == 0) ledger::change(*usage_, 9, 0, -1, 1000);
+      inside = die_inside(*usage_, 5, account, delta, steps);
+      if (steps % 3 == 0) ledger::change(*usage_, 9, account, 1, 1000);
+      if (steps % 3 == 0) ledger::change(*usage_, 9, account, -1, 1000);
       free_slot(5);
-      ASSERT_EQ(ledger::total_pages(*usage_, 0), 33u) << "delta " << delta << ", died after step " << steps;
+      ASSERT_EQ(ledger::total_pages(*usage_, account), 33u) << "delta " << delta << ", died after step " << steps;
       ASSERT_EQ(usage_->slots[5].owner, 0u);
     }
     EXPECT_GT(steps, 20) << "the steps did go through the change";

@@ -128,7 +128,7 @@ Machine::Machine(const Folder& folder, const Shape& shape) : root_(folder.path("
     uuids_.push_back(uuid_of(card));
     config << "  - model: T4\n    uuid: " << uuids_.back() << "\n    memory: " << shape.memory_mib
            << "Mi\n    reserved: 0\n    context-overhead: " << shape.context_mib << "Mi\n    sms: " << shape.sms
-           << "\n";
+           << "\n    concurrent-managed: " << (shape.moves_managed ? "true" : "false") << "\n";
   }
   config.close();
   const std::string command =

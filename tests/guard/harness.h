@@ -75,6 +75,7 @@ class Machine {
     int64_t memory_mib = 8192;
     int64_t context_mib = 300;
     int sms = 64;
+    bool moves_managed = true;  // managed pages move while several processors use them
   };
   Machine(const Folder& folder, const Shape& shape);
   [[nodiscard]] std::string uuid(int card) const { return uuids_.at(static_cast<size_t>(card)); }

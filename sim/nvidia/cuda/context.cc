@@ -58,7 +58,7 @@ void close_context(Context* context) {
     ProcessSlot& slot = device.card->slot();
     slot.contexts -= std::min(slot.contexts, 1U);
     // A process without a context is not on the card, unless handles (VMM, pools) still hold memory.
-    if (slot.contexts == 0 && slot.memory_bytes == 0) {
+    if (slot.contexts == 0 && slot.memory_bytes == 0 && slot.managed_bytes == 0) {
       device.card->detach();
     }
   }

@@ -52,7 +52,6 @@ const std::map<int, int>& fixed_attributes() {
       {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
       {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
       {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
-      {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 1},
       {CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED, 1},
       {CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1},
       {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
@@ -91,6 +90,8 @@ int attribute(Device& device, CUdevice_attribute which) {
       return number(config.device);
     case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
       return number(config.domain);
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
+      return number(config.managed_fixed == 0);
     case CU_DEVICE_ATTRIBUTE_ECC_ENABLED:
       return number(config.ecc);
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:

@@ -230,32 +230,43 @@ std::uint32_t device_sms(Device& device) {
   return device.card->sms(device.card->gpu_instance(), device.card->compute_instance());
 }
 
-CUresult charge_up_to(Device& device, std::uint64_t bytes, std::uint64_t& taken) {
-  Card& card = *device.card;
-  const Card::Lock lock(card);
-  if (!lock.ok() || !card.attach()) {
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  const std::uint64_t used = card.used_bytes(card.gpu_instance());
-  const std::uint64_t usable = usable_bytes(device);
-  taken = std::min(bytes, usable - std::min(used, usable)) / kGranularity * kGranularity;
-  card.slot().memory_bytes += taken;
-  return CUDA_SUCCESS;
-}
-
 CUresult charge(Device& device, std::uint64_t bytes) {
   Card& card = *device.card;
   const Card::Lock lock(card);
-  if (!lock.ok() || !card.attach()) {
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  const std::uint64_t used = card.used_bytes(card.gpu_instance());
-  const std::uint64_t usable = usable_bytes(device);
-  if (used > usable || bytes > usable - used) {
+  if (!lock.ok() || !card.attach() || !card.make_room(bytes)) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   card.slot().memory_bytes += bytes;
   return CUDA_SUCCESS;
+}
+
+CUresult charge_managed(Device& device, std::uint64_t bytes) {
+  Card& card = *device.card;
+  const Card::Lock lock(card);
+  if (!lock.ok() || !card.attach()) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  card.slot().managed_bytes += bytes;
+  card.bring_in();
+  return CUDA_SUCCESS;
+}
+
+void uncharge_managed(Device& device, std::uint64_t bytes) {
+  Card& card = *device.card;
+  const Card::Lock lock(card);
+  if (lock.ok() && card.slot_index() >= 0) {
+    ProcessSlot& slot = card.slot();
+    slot.managed_resident = std::min(slot.managed_resident, slot.managed_bytes - std::min(bytes, slot.managed_bytes));
+    slot.managed_bytes -= std::min(bytes, slot.managed_bytes);
+  }
+}
+
+void uncharge_range(const Range& range) {
+  if (range.kind == Kind::kManaged) {
+    uncharge_managed(*range.device, range.charged);
+  } else {
+    uncharge(*range.device, range.charged);
+  }
 }
 
 void uncharge(Device& device, std::uint64_t bytes) {
@@ -337,7 +348,7 @@ void drop_ranges_of(Context& context) {
     if (range.pool != nullptr) {
       pool_give_back(*range.pool, range.size);
     }
-    uncharge(*range.device, range.charged);
+    uncharge_range(range);
   }
 }
 

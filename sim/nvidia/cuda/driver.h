@@ -70,7 +70,7 @@ struct Range {
   CUdeviceptr base = 0;
   std::uint64_t size = 0;     // as asked for
   std::uint64_t span = 0;     // of the host mapping behind it
-  std::uint64_t charged = 0;  // on the card
+  std::uint64_t charged = 0;  // on the card, or of managed memory
   Kind kind = Kind::kDevice;
   Device* device = nullptr;
   Context* context = nullptr;
@@ -125,9 +125,12 @@ CUresult with_context(Body body) {
 
 // Takes `bytes` of the card for this process, or OUT_OF_MEMORY with nothing taken.
 CUresult charge(Device& device, std::uint64_t bytes);
-// Takes as much of `bytes` as is free and says how much that was (managed memory lives on the host beyond it).
-CUresult charge_up_to(Device& device, std::uint64_t bytes, std::uint64_t& taken);
 void uncharge(Device& device, std::uint64_t bytes);
+// Managed memory lives on the card as far as there is room, else on the host.
+CUresult charge_managed(Device& device, std::uint64_t bytes);
+void uncharge_managed(Device& device, std::uint64_t bytes);
+// What a range took.
+void uncharge_range(const Range& range);
 // Free and total as cuMemGetInfo has them.
 CUresult memory_info(Device& device, std::uint64_t& free, std::uint64_t& total);
 // What programs can have of a device at most, and its multiprocessors: of the card, or of the instance of it.

@@ -43,7 +43,7 @@ CUresult free_range(CUdeviceptr address) {
     wait_for_all(*range.device);  // the plain free synchronises
   }
   unmap_addresses(range.base, range.span);
-  uncharge(*range.device, range.charged);
+  uncharge_range(range);
   return CUDA_SUCCESS;
 }
 
@@ -121,14 +121,15 @@ CUresult allocate_range(Context& context, const Wish& wish, CUdeviceptr* out) {
     range.charged = range.span;
     code = charge(device, range.charged);
   } else if (wish.kind == Kind::kManaged) {
-    code = charge_up_to(device, range.span, range.charged);
+    range.charged = range.span;
+    code = charge_managed(device, range.charged);
   }
   if (code != CUDA_SUCCESS) {
     return code;
   }
   range.base = map_addresses(range.span, wish.low);
   if (range.base == 0) {
-    uncharge(device, range.charged);
+    uncharge_range(range);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   add_range(range);

@@ -110,6 +110,13 @@ CUresult stream_of(Context& context, CUstream handle, Stream& stream) {
 }
 
 CUresult queue_kernel(Stream& stream, std::int64_t duration_ns, std::uint32_t sms) {
+  Card& card = *stream.context->device->card;
+  // A kernel touches all of the process's managed memory.
+  if (card.slot_index() >= 0 && __atomic_load_n(&card.slot().managed_resident, __ATOMIC_RELAXED) <
+                                    __atomic_load_n(&card.slot().managed_bytes, __ATOMIC_RELAXED)) {
+    const Card::Lock lock(card);
+    card.bring_in();
+  }
   Item item = {};
   item.kind = ItemKind::kKernel;
   item.remaining_ns = std::max<std::int64_t>(1, duration_ns);

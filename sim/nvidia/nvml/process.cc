@@ -22,12 +22,12 @@ void for_each_process(Card& card, Use use) {
 
 void fill(nvmlProcessInfo_v1_t& info, unsigned int pid, const ProcessSlot& slot) {
   info.pid = pid;
-  info.usedGpuMemory = slot.memory_bytes;
+  info.usedGpuMemory = resident_bytes(slot);
 }
 
 void fill(nvmlProcessInfo_v2_t& info, unsigned int pid, const ProcessSlot& slot) {
   info.pid = pid;
-  info.usedGpuMemory = slot.memory_bytes;
+  info.usedGpuMemory = resident_bytes(slot);
   info.gpuInstanceId = static_cast<unsigned int>(slot.gpu_instance);  // -1: all bits, which says none
   info.computeInstanceId = static_cast<unsigned int>(slot.compute_instance);
 }
@@ -123,7 +123,7 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProc
     unsigned int found = 0;
     nvsim::for_each_process(card, [&](const ProcessSlot& slot, unsigned int pid) {
       if (list->mode == 0 && list->procArray != nullptr && found < list->numProcArrayEntries) {
-        list->procArray[found] = {pid, slot.memory_bytes, static_cast<unsigned int>(slot.gpu_instance),
+        list->procArray[found] = {pid, resident_bytes(slot), static_cast<unsigned int>(slot.gpu_instance),
                                   static_cast<unsigned int>(slot.compute_instance), 0};
       }
       found += list->mode == 0 ? 1 : 0;

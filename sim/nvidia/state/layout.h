@@ -12,7 +12,7 @@
 
 namespace nvsim {
 
-inline constexpr std::uint32_t kLayoutVersion = 3;
+inline constexpr std::uint32_t kLayoutVersion = 4;
 inline constexpr std::uint64_t kMachineMagic = 0x314c54434d49534eULL;  // "NSIMCTL1"
 inline constexpr std::uint64_t kCardMagic = 0x314452434d49534eULL;     // "NSIMCRD1"
 
@@ -95,7 +95,7 @@ struct CardConfig {
   std::int64_t default_kernel_ns;
   std::uint32_t
       gated_events;  // 1: an event is reached when its context has the card; 0: when its stream is done before
-  std::uint32_t reserved;
+  std::uint32_t managed_fixed;  // 1: managed pages do not move while several processors use them
   MigProfile mig_profiles[kMaxMigProfiles];
 };
 
@@ -163,8 +163,8 @@ struct Mig {
   GpuInstance instances[kMaxGpuInstances];
 };
 
-// One process on one card. The owner alone writes the identity and the memory; whoever holds the card's mutex
-// advances the queues.
+// One process on one card. The owner alone writes the identity and the memory, but what is resident of its managed
+// memory; that, and the queues, whoever holds the card's mutex moves.
 struct ProcessSlot {
   std::uint32_t contexts;
   std::int32_t gpu_instance;  // -1: the card as a whole
@@ -173,9 +173,11 @@ struct ProcessSlot {
   std::uint64_t serial;  // unique per registration
   std::int64_t own_pid;  // in the process's own pid namespace
   std::uint64_t pid_namespace;
-  std::uint64_t memory_bytes;
-  std::int64_t busy_ns;  // time on the card with work, since registration
-  std::int64_t kernels;  // finished since registration
+  std::uint64_t memory_bytes;      // without managed memory
+  std::uint64_t managed_bytes;     // of managed memory, wherever it is
+  std::uint64_t managed_resident;  // of it, on the card: others may push it out to the host
+  std::int64_t busy_ns;            // time on the card with work, since registration
+  std::int64_t kernels;            // finished since registration
   Bucket buckets[kBuckets];
   Queue queues[kMaxStreams];
   Event events[kMaxEvents];

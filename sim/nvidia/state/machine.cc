@@ -204,6 +204,8 @@ bool Card::attach() {
   slot.gpu_instance = gpu_instance_;
   slot.compute_instance = compute_instance_;
   slot.memory_bytes = 0;
+  slot.managed_bytes = 0;
+  slot.managed_resident = 0;
   slot.busy_ns = 0;
   slot.kernels = 0;
   std::fill(std::begin(slot.buckets), std::end(slot.buckets), Bucket{});
@@ -230,7 +232,7 @@ void Card::detach() {
 std::uint64_t Card::used_bytes() {
   std::uint64_t sum = 0;
   for (std::uint64_t left = state().used_mask; left != 0; left &= left - 1) {
-    sum += state().slots[std::countr_zero(left)].memory_bytes;
+    sum += resident_bytes(state().slots[std::countr_zero(left)]);
   }
   return sum;
 }
@@ -239,9 +241,39 @@ std::uint64_t Card::used_bytes(int gpu_instance) {
   std::uint64_t sum = 0;
   for (std::uint64_t left = state().used_mask; left != 0; left &= left - 1) {
     const ProcessSlot& process = state().slots[std::countr_zero(left)];
-    sum += process.gpu_instance == gpu_instance ? process.memory_bytes : 0;
+    sum += process.gpu_instance == gpu_instance ? resident_bytes(process) : 0;
   }
   return sum;
+}
+
+bool Card::make_room(std::uint64_t bytes) {
+  const std::uint64_t usable = usable_bytes(gpu_instance_);
+  std::uint64_t movable = 0;
+  for (std::uint64_t left = state().used_mask; left != 0; left &= left - 1) {
+    const ProcessSlot& process = state().slots[std::countr_zero(left)];
+    movable += process.gpu_instance == gpu_instance_ ? process.managed_resident : 0;
+  }
+  std::uint64_t used = used_bytes(gpu_instance_);
+  if (used - movable > usable || bytes > usable - (used - movable)) {
+    return false;
+  }
+  while (used + bytes > usable) {
+    ProcessSlot* most = nullptr;
+    for (std::uint64_t left = state().used_mask; left != 0; left &= left - 1) {
+      ProcessSlot& process = state().slots[std::countr_zero(left)];
+      const bool more = most == nullptr || process.managed_resident > most->managed_resident;
+      most = process.gpu_instance == gpu_instance_ && more ? &process : most;
+    }
+    most->managed_resident -= std::min(most->managed_resident, used + bytes - usable);
+    used = used_bytes(gpu_instance_);
+  }
+  return true;
+}
+
+void Card::bring_in() {
+  const std::uint64_t usable = usable_bytes(gpu_instance_);
+  const std::uint64_t free = usable - std::min(usable, used_bytes(gpu_instance_));
+  slot().managed_resident += std::min(free, slot().managed_bytes - slot().managed_resident);
 }
 
 std::uint64_t Card::usable_bytes(int gpu_instance) {

@@ -57,6 +57,11 @@ class SharedFile {
 };
 
 // One card as this process sees it. Thread-safe; lives until the process ends.
+// What a process holds of a card.
+inline std::uint64_t resident_bytes(const ProcessSlot& slot) {
+  return slot.memory_bytes + slot.managed_resident;
+}
+
 class Card {
  public:
   // Null when the file cannot be opened for reading and writing, or is no state file of this layout.
@@ -96,6 +101,11 @@ class Card {
   // Memory in use by processes, of the whole card or of one instance. Caller holds the lock.
   std::uint64_t used_bytes();
   std::uint64_t used_bytes(int gpu_instance);
+  // Moves managed pages to the host until `bytes` more can be had of the card or of this process's instance, those of
+  // the process that has most of them there first. False: not even all of them would do. Caller holds the lock.
+  bool make_room(std::uint64_t bytes);
+  // Moves managed pages of this process to the card as far as there is room. Caller holds the lock.
+  void bring_in();
   // What programs can have: of the card, or of an instance of it.
   std::uint64_t usable_bytes(int gpu_instance);
   // Multiprocessors of the card, or of a compute instance of it.

@@ -70,6 +70,20 @@ TEST(MachineTest, EveryFamilyIsChargedAndGivenBack) {
   EXPECT_EQ(number(line_of(host.output, "totals"), "free"), 9700 * kMi);
 }
 
+TEST(MachineTest, ManagedMemoryGoesToTheHostWhenOthersNeedTheRoom) {
+  const SimulatedMachine machine(kTwoCards);
+  Process first(machine.run_arguments({"alloc-managed=30000Mi", "hold"}), machine.environment());
+  ASSERT_THAT(first.wait_line("alloc-managed"), HasSubstr("ok=1"));
+  const Finished second = machine.run({"init", "totals", "alloc=9000Mi", "totals", "nvml-processes"});
+  EXPECT_EQ(second.code, 0) << second.output;
+  EXPECT_EQ(number(line_of(second.output, "totals"), "free"), 0) << "what is left is the first's again";
+  EXPECT_THAT(second.output, HasSubstr(std::to_string(first.pid()) + ":700")) << "300 of its context and 400 pages";
+  const Finished third = machine.run(
+      {"init", "expect-oom=9402Mi", "alloc-managed=20000Mi", "alloc=9400Mi", "launch=1ms", "sync", "totals"});
+  EXPECT_EQ(third.code, 0) << third.output;
+  EXPECT_EQ(number(line_of(third.output, "totals"), "free"), 0);
+}
+
 TEST(MachineTest, PoolsKeepWhatTheirThresholdSays) {
   const SimulatedMachine machine(kTwoCards);
   const Finished done = machine.run(

@@ -42,6 +42,7 @@ const std::set<std::string> kModelFields = {"name",
                                             "slice",
                                             "switch-cost",
                                             "gated-events",
+                                            "concurrent-managed",
                                             "kernel"};
 const std::set<std::string> kCardOnlyFields = {"model",       "count", "uuid",     "serial",
                                                "minor",       "pci",   "numa",     "pcie-root",
@@ -216,6 +217,7 @@ void read_hardware(const Fields& fields, CardConfig& card) {
   card.slice_ns = fields.duration("slice", 2'000'000);
   card.switch_ns = fields.duration("switch-cost", 50'000);
   card.gated_events = fields.flag("gated-events", true) ? 1 : 0;
+  card.managed_fixed = fields.flag("concurrent-managed", true) ? 0 : 1;
   card.default_kernel_ns = fields.duration("kernel", 100'000);
   if (card.power_idle_mw > card.power_limit_mw) {
     fields.fail("power-idle", "is above power-limit; lower it");

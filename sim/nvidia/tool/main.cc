@@ -152,8 +152,9 @@ void show_card(Card& card) {
     const int index = std::countr_zero(left);
     const ProcessSlot& slot = card.state().slots[index];
     std::printf("  pid %lld  memory %llu MiB  contexts %u  busy %.3f s  kernels %lld  load %u%%\n",
-                static_cast<long long>(card.pid_of(index)), static_cast<unsigned long long>(slot.memory_bytes >> 20U),
-                slot.contexts, static_cast<double>(slot.busy_ns) / 1e9, static_cast<long long>(slot.kernels),
+                static_cast<long long>(card.pid_of(index)),
+                static_cast<unsigned long long>(resident_bytes(slot) >> 20U), slot.contexts,
+                static_cast<double>(slot.busy_ns) / 1e9, static_cast<long long>(slot.kernels),
                 busy_percent(slot.buckets, lock.now(), 1'000'000'000));
   }
 }

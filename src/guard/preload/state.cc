@@ -51,7 +51,9 @@ bool take_limits(const heddle_guard_limits& file, long bytes, Config& config) {
     to.whole_card = (from.flags & HEDDLE_GUARD_WHOLE_CARD) != 0;
     to.limit_bytes = from.memory_bytes;
     to.limit_pages = from.memory_bytes >> HEDDLE_GUARD_PAGE_SHIFT;
-    if (to.limit_pages > kMaxPages) return false;
+    to.virtual_pages = from.virtual_bytes >> HEDDLE_GUARD_PAGE_SHIFT;
+    if (to.limit_pages > kMaxPages || to.virtual_pages > kMaxPages) return false;
+    if (to.virtual_pages <= to.limit_pages || to.whole_card) to.virtual_pages = 0;
     if (to.whole_card) to.limit_pages = kMaxPages;
     to.context_bytes = from.context_overhead_bytes;
     to.number_plus_one = from.number_plus_one;
@@ -307,12 +309,28 @@ bool sweep_dead() {
 
 namespace {
 
-bool change_own(int rule, int64_t pages, uint64_t limit) {
+enum class Book { kCharged, kAddressed };
+
+bool change_own(int rule, Book book, int64_t pages, uint64_t limit) {
   if (own_slot() == nullptr) return false;
   Process& own = process();
   const auto device = static_cast<uint32_t>(rule);
+  const uint32_t account = book == Book::kAddressed ? device + ledger::kAddressed : device;
   const Lock lock(own.charge_lock[device]);
-  return ledger::change(*config().usage, own.slot_plus_one - 1, device, pages, limit) == ledger::Outcome::kApplied;
+  return ledger::change(*config().usage, own.slot_plus_one - 1, account, pages, limit) == ledger::Outcome::kApplied;
+}
+
+void give_back(int rule, Book book, uint64_t pages) {
+  change_own(rule, book, -static_cast<int64_t>(pages), kMaxPages);
+}
+
+bool address(int rule, uint64_t pages, Take take) {
+  const uint64_t limit = take == Take::kForced ? kMaxPages : config().devices[rule].virtual_pages;
+  return pages <= limit && change_own(rule, Book::kAddressed, static_cast<int64_t>(pages), limit);
+}
+
+bool has_virtual(int rule) {
+  return config().devices[rule].virtual_pages != 0;
 }
 
 }  // namespace
@@ -321,7 +339,12 @@ bool charge_once(int rule, uint64_t pages, Take take) {
   if (refused(rule)) return take == Take::kForced;
   if (!accounted(rule) || pages == 0) return true;
   const uint64_t limit = take == Take::kForced ? kMaxPages : config().devices[rule].limit_pages;
-  return pages <= limit && change_own(rule, static_cast<int64_t>(pages), limit);
+  if (pages > limit) return false;
+  // What is addressed first, and last when it is given back: it is never less than what is charged.
+  if (has_virtual(rule) && !address(rule, pages, take)) return false;
+  if (change_own(rule, Book::kCharged, static_cast<int64_t>(pages), limit)) return true;
+  if (has_virtual(rule)) give_back(rule, Book::kAddressed, pages);
+  return false;
 }
 
 bool charge(int rule, uint64_t pages, Take take) {
@@ -333,7 +356,21 @@ bool charge(int rule, uint64_t pages, Take take) {
 }
 
 void uncharge(int rule, uint64_t pages) {
-  if (accounted(rule) && pages != 0) change_own(rule, -static_cast<int64_t>(pages), kMaxPages);
+  if (!accounted(rule) || pages == 0) return;
+  give_back(rule, Book::kCharged, pages);
+  if (has_virtual(rule)) give_back(rule, Book::kAddressed, pages);
+}
+
+bool charge_beyond(int rule, uint64_t pages) {
+  if (!accounted(rule) || !has_virtual(rule) || pages > config().devices[rule].virtual_pages) return false;
+  if (address(rule, pages, Take::kLimited)) return true;
+  const bool swept = sweep_dead();
+  const bool shrunk = vendor::reclaim();
+  return (swept || shrunk) && address(rule, pages, Take::kLimited);
+}
+
+void uncharge_beyond(int rule, uint64_t pages) {
+  if (accounted(rule) && has_virtual(rule) && pages != 0) give_back(rule, Book::kAddressed, pages);
 }
 
 }  // namespace heddle::guard

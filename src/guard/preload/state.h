@@ -18,6 +18,7 @@ struct DeviceRule {
   unsigned char uuid[16];
   uint64_t limit_pages;
   uint64_t limit_bytes;
+  uint64_t virtual_pages;  // what may be addressed, managed memory beyond the limit included; 0: the limit
   uint64_t context_bytes;  // 0: to be measured
   uint32_t cores_percent;
   uint32_t number_plus_one;
@@ -102,6 +103,11 @@ enum class Take { kLimited, kForced };
 bool charge(int rule, uint64_t pages, Take take = Take::kLimited);
 bool charge_once(int rule, uint64_t pages, Take take = Take::kLimited);
 void uncharge(int rule, uint64_t pages);
+
+// The same for managed memory beyond the limit: only what is addressed grows, up to the virtual limit. False: refused,
+// or the device has none.
+bool charge_beyond(int rule, uint64_t pages);
+void uncharge_beyond(int rule, uint64_t pages);
 
 // True when this device's memory is accounted at all.
 bool accounted(int rule);

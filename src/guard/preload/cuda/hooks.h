@@ -129,6 +129,7 @@ extern "C" CUresult cuGetProcAddress_v2_ptsz(const char* symbol, void** function
   CALL(cuGraphMemAllocNodeGetParams)          \
   CALL(cuGraphKernelNodeGetParams_v2)         \
   CALL(cuGraphChildGraphNodeGetGraph)         \
+  CALL(cuDeviceGetAttribute)                  \
   CALL(cuDeviceGetCount)                      \
   CALL(cuDeviceGetUuid)                       \
   CALL(cuDeviceGetUuid_v2)                    \
@@ -137,6 +138,7 @@ extern "C" CUresult cuGetProcAddress_v2_ptsz(const char* symbol, void** function
   CALL(cuDeviceGetGraphMemAttribute)          \
   CALL(cuDevicePrimaryCtxGetState)            \
   CALL(cuDriverGetVersion)                    \
+  CALL(cuMemAdvise)                           \
   CALL(cuMemGetAllocationGranularity)         \
   CALL(cuMemPoolGetAttribute)                 \
   CALL(cuArrayGetMemoryRequirements)          \

@@ -5,6 +5,7 @@
 #include "guard/preload/cuda/memory.h"
 
 #include "guard/preload/cuda/pools.h"
+#include "guard/preload/cuda/residual.h"
 
 namespace heddle::guard {
 namespace {
@@ -126,9 +127,48 @@ uint64_t product(uint64_t a, uint64_t b) {
 
 constexpr uint64_t kUsualPitch = 512;
 
+// Managed memory where the limit has no more room but the virtual limit has. It is charged with the pages that were
+// asked for: it has no block of the device for good, and moves there while it is used and there is room.
+CUresult allocate_beyond(uint64_t bytes, unsigned int flags, CUdeviceptr* address) {
+  const auto real = cuda().cuMemAllocManaged;
+  const CUdevice device = current_device();
+  const int rule = rule_of(device);
+  if (real == nullptr || !goes_beyond(rule, device) || refused(rule)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const uint64_t pages = pages_of(bytes);
+  if (!charge_beyond(rule, pages)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = real(address, bytes, flags);
+  if (result != CUDA_SUCCESS) {
+    uncharge_beyond(rule, pages);
+    return result;
+  }
+  const Record record{*address, bytes, current_context(), pages, rule, static_cast<uint32_t>(Kind::kBeyond), 0, 0, 0};
+  if (!remember(record)) {
+    if (cuda().cuMemFree_v2 != nullptr) cuda().cuMemFree_v2(*address);
+    uncharge_beyond(rule, pages);
+    *address = 0;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  // A wish, not a need: a driver that does not take it places the pages where they are touched first.
+  if (cuda().cuMemAdvise != nullptr) {
+    cuda().cuMemAdvise(*address, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, device);
+  }
+  expect_residual();
+  return CUDA_SUCCESS;
+}
+
+CUresult release_beyond(const Record& record, CUresult result) {
+  if (result == CUDA_SUCCESS) {
+    uncharge_beyond(record.device, record.pages);
+  } else {
+    remember(record);
+  }
+  return result;
+}
+
 template <typename Call>
 CUresult release(uint64_t address, Call call) {
   Record record{};
+  if (forget(address, Kind::kBeyond, &record)) return release_beyond(record, call());
   const bool known = take_out(address, &record);
   const CUresult result = call();
   if (known && result == CUDA_SUCCESS) uncharge(record.device, record.pages);
@@ -155,6 +195,22 @@ uint64_t block_bytes(int rule, CUdevice device) {
   const uint64_t answer = told ? asked : kUsualBlock;
   __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
   return answer;
+}
+
+bool goes_beyond(int rule, CUdevice device) {
+  if (!accounted(rule) || config().devices[rule].virtual_pages == 0) return false;
+  int8_t& known = cuda_process().moves_pages[rule];
+  const int8_t before = __atomic_load_n(&known, __ATOMIC_RELAXED);
+  if (before != 0) return before > 0;
+  int moves = 0;
+  const auto query = cuda().cuDeviceGetAttribute;
+  if (device < 0 || query == nullptr ||
+      query(&moves, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device) != CUDA_SUCCESS) {
+    return false;
+  }
+  if (moves == 0) log_line("there is no virtual memory: this device does not move managed pages by itself", "");
+  __atomic_store_n(&known, static_cast<int8_t>(moves != 0 ? 1 : -1), __ATOMIC_RELAXED);
+  return moves != 0;
 }
 
 bool remember(const Record& record) {
@@ -233,7 +289,11 @@ void give_back_all(Matches matches) {
       }
     }
     if (record.key == 0) return;
-    uncharge(record.device, record.pages);
+    if (record.kind == static_cast<uint32_t>(Kind::kBeyond)) {
+      uncharge_beyond(record.device, record.pages);
+    } else {
+      uncharge(record.device, record.pages);
+    }
   }
 }
 
@@ -276,7 +336,9 @@ HEDDLE_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   if (real == nullptr) return kNoSuchFunction;
   const Entry entry;
   if (entry.nested() || address == nullptr) return real(address, bytes);
-  return allocate(bytes, address, [&](CUdeviceptr* out, uint64_t*) { return real(out, bytes); });
+  const CUresult result = allocate(bytes, address, [&](CUdeviceptr* out, uint64_t*) { return real(out, bytes); });
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+  return allocate_beyond(bytes, CU_MEM_ATTACH_GLOBAL, address);
 }
 
 HEDDLE_EXPORT CUresult cuMemAlloc(CUdeviceptr_v1* address, unsigned int bytes) {
@@ -297,7 +359,9 @@ HEDDLE_EXPORT CUresult cuMemAllocManaged(CUdeviceptr* address, size_t bytes, uns
   if (real == nullptr) return kNoSuchFunction;
   const Entry entry;
   if (entry.nested() || address == nullptr) return real(address, bytes, flags);
-  return allocate(bytes, address, [&](CUdeviceptr* out, uint64_t*) { return real(out, bytes, flags); });
+  const CUresult result =
+      allocate(bytes, address, [&](CUdeviceptr* out, uint64_t*) { return real(out, bytes, flags); });
+  return result == CUDA_ERROR_OUT_OF_MEMORY ? allocate_beyond(bytes, flags, address) : result;
 }
 
 HEDDLE_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
@@ -306,11 +370,16 @@ HEDDLE_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, s
   if (real == nullptr) return kNoSuchFunction;
   const Entry entry;
   if (entry.nested() || address == nullptr || pitch == nullptr) return real(address, pitch, width, height, element);
-  return allocate(product(round_up(width, kUsualPitch), height), address, [&](CUdeviceptr* out, uint64_t* taken) {
-    const CUresult result = real(out, pitch, width, height, element);
-    if (result == CUDA_SUCCESS) *taken = product(*pitch, height);
-    return result;
+  const uint64_t row = round_up(width, kUsualPitch);
+  const CUresult result = allocate(product(row, height), address, [&](CUdeviceptr* out, uint64_t* taken) {
+    const CUresult answer = real(out, pitch, width, height, element);
+    if (answer == CUDA_SUCCESS) *taken = product(*pitch, height);
+    return answer;
   });
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+  const CUresult beyond = allocate_beyond(product(row, height), CU_MEM_ATTACH_GLOBAL, address);
+  if (beyond == CUDA_SUCCESS) *pitch = row;
+  return beyond;
 }
 
 HEDDLE_EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1* address, unsigned int* pitch, unsigned int width,

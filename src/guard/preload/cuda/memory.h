@@ -15,7 +15,12 @@ inline uint64_t round_up(uint64_t bytes, uint64_t step) {
   return bytes > ~uint64_t{0} - step ? ~uint64_t{0} : (bytes + step - 1) & ~(step - 1);
 }
 
-enum class Kind : uint32_t { kLinear = 1, kArray = 2, kContext = 3, kFreedInOrder = 4 };
+// kBeyond: managed memory that only the virtual limit has room for.
+enum class Kind : uint32_t { kLinear = 1, kArray = 2, kContext = 3, kFreedInOrder = 4, kBeyond = 5 };
+
+// True when allocations on this device may go beyond its limit into managed memory: the limits say so, and the device
+// moves pages by itself while several processors use them.
+bool goes_beyond(int rule, CUdevice device);
 
 // Remembers what was charged for an object that the context owns. False: no memory for the record.
 bool remember(const Record& record);

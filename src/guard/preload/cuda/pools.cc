@@ -215,9 +215,24 @@ CUresult allocate_from_pool_async(Real real, Free free, Query query, CUdeviceptr
       });
 }
 
+// Drivers free managed memory at once only: so here the stream is waited for.
+CUresult free_beyond(const Record& record, CUstream stream) {
+  const auto wait = cuda().cuStreamSynchronize;
+  const auto real = cuda().cuMemFree_v2;
+  CUresult result = wait != nullptr && real != nullptr ? wait(stream) : CUDA_ERROR_NOT_SUPPORTED;
+  if (result == CUDA_SUCCESS) result = real(record.key);
+  if (result == CUDA_SUCCESS) {
+    uncharge_beyond(record.device, record.pages);
+  } else {
+    remember(record);
+  }
+  return result;
+}
+
 template <typename Real>
 CUresult free_async(Real real, CUdeviceptr address, CUstream stream) {
   Record record{};
+  if (forget(address, Kind::kBeyond, &record)) return free_beyond(record, stream);
   const bool linear = take_out(address, &record);
   const CUresult result = real(address, stream);
   if (linear && result == CUDA_SUCCESS) free_in_order(record, stream);

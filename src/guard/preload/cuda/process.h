@@ -51,6 +51,7 @@ struct CudaProcess : Process {
   uint32_t primary_charged[HEDDLE_GUARD_MAX_DEVICES];
   uint64_t primary_context[HEDDLE_GUARD_MAX_DEVICES];
   uint64_t block_bytes[HEDDLE_GUARD_MAX_DEVICES];
+  int8_t moves_pages[HEDDLE_GUARD_MAX_DEVICES];  // 0: not asked; 1: managed pages move by themselves; -1: they do not
   Account account;
 };
 

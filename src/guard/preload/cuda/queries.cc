@@ -13,14 +13,20 @@ struct Share {
   uint64_t charged;  // at most total
 };
 
+// CUDA's answers are what programs size themselves by: what they may address. NVML's are what is looked at from
+// outside: the memory of the device.
+enum class Shown { kAddressable, kCharged };
+
 // False: the device is shown as it is.
-bool share_of(int rule, Share* share) {
+bool share_of(int rule, Shown shown, Share* share) {
   if (!accounted(rule) || config().devices[rule].whole_card) return false;
   sweep_dead();
   refresh_pools_if_any();
   measure_now_and_then(rule);
-  const uint64_t charged = ledger::total_pages(*config().usage, static_cast<uint32_t>(rule)) * kPageBytes;
-  share->total = config().devices[rule].limit_bytes;
+  const bool beyond = shown == Shown::kAddressable;
+  const uint32_t account = static_cast<uint32_t>(rule) + (beyond ? ledger::kAddressed : 0);
+  const uint64_t charged = ledger::total_pages(*config().usage, account) * kPageBytes;
+  share->total = beyond ? config().devices[rule].virtual_pages * kPageBytes : config().devices[rule].limit_bytes;
   share->charged = charged < share->total ? charged : share->total;
   return true;
 }
@@ -46,9 +52,10 @@ CUresult memory_info(Real real, T* free, T* total) {
     if (free != nullptr) *free = 0;
     return result;
   }
-  if (!share_of(rule, &share)) return result;
-  // The card may be fuller than the share says: what is not there is not promised.
-  if (free != nullptr) *free = fitting<T>(smaller(share.total - share.charged, *free));
+  const bool beyond = goes_beyond(rule, current_device());
+  if (!share_of(rule, beyond ? Shown::kAddressable : Shown::kCharged, &share)) return result;
+  // The card may be fuller than the share says: what is not there is not promised. Managed memory needs no room there.
+  if (free != nullptr) *free = fitting<T>(smaller(share.total - share.charged, beyond ? share.total : *free));
   if (total != nullptr) *total = fitting<T>(share.total);
   return result;
 }
@@ -59,7 +66,9 @@ CUresult total_memory(Real real, T* bytes, CUdevice device) {
   if (result != CUDA_SUCCESS || bytes == nullptr) return result;
   const int rule = rule_of(device);
   if (!accounted(rule) || config().devices[rule].whole_card) return result;
-  *bytes = fitting<T>(smaller(config().devices[rule].limit_bytes, *bytes));
+  const DeviceRule& limits = config().devices[rule];
+  *bytes = goes_beyond(rule, device) ? fitting<T>(limits.virtual_pages * kPageBytes)
+                                     : fitting<T>(smaller(limits.limit_bytes, *bytes));
   return result;
 }
 
@@ -160,7 +169,7 @@ HEDDLE_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemo
   const nvmlReturn_t result = real(device, memory);
   Share share{};
   if (entry.nested() || result != NVML_SUCCESS || memory == nullptr) return result;
-  if (!share_of(rule_of_nvml(device), &share)) return result;
+  if (!share_of(rule_of_nvml(device), Shown::kCharged, &share)) return result;
   *memory = nvmlMemory_t{share.total, share.total - share.charged, share.charged};
   return result;
 }
@@ -172,7 +181,7 @@ HEDDLE_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlM
   const nvmlReturn_t result = real(device, memory);
   Share share{};
   if (entry.nested() || result != NVML_SUCCESS || memory == nullptr) return result;
-  if (!share_of(rule_of_nvml(device), &share)) return result;
+  if (!share_of(rule_of_nvml(device), Shown::kCharged, &share)) return result;
   memory->total = share.total;
   memory->reserved = 0;
   memory->free = share.total - share.charged;

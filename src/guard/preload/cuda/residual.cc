@@ -17,6 +17,15 @@ uint64_t charged_pages(int rule) {
   return slot != nullptr ? ledger::charge_pages(ledger::load(slot->devices[rule].charge)) : 0;
 }
 
+// What our own slot has of managed memory beyond the limit.
+uint64_t managed_pages(int rule) {
+  const heddle_guard_slot* slot = own_slot();
+  if (slot == nullptr || config().devices[rule].virtual_pages == 0) return 0;
+  const uint64_t addressed = ledger::charge_pages(ledger::load(slot->devices[rule].addressed_charge));
+  const uint64_t charged = charged_pages(rule);
+  return addressed > charged ? addressed - charged : 0;
+}
+
 // What NVML says that this process holds; ~0: it does not say.
 uint64_t vendor_pages(Account& account, int rule) {
   if (!open_account(account) || !account_device(account, rule)) return ~uint64_t{0};
@@ -63,7 +72,14 @@ bool measure_residual(int rule, Take take) {
   const Measured found = measure(account, rule);
   if (!found.told) return true;
   const int64_t wanted = static_cast<int64_t>(account.residual[rule]) + found.beyond;
-  const uint64_t pages = wanted > 0 ? static_cast<uint64_t>(wanted) : 0;
+  uint64_t pages = wanted > 0 ? static_cast<uint64_t>(wanted) : 0;
+  if (const uint64_t managed = managed_pages(rule); managed != 0) {
+    // What came onto the device since may be managed pages, as far as there are any: they are not charged.
+    const uint64_t grown = pages > account.residual[rule] ? pages - account.residual[rule] : 0;
+    const uint64_t resident = grown < managed ? grown : managed;
+    pages -= resident;
+    ledger::store(own_slot()->managed_resident[rule], resident + 1);
+  }
   if (pages > account.residual[rule]) {
     if (!charge_once(rule, pages - account.residual[rule], take)) return false;
   } else {
