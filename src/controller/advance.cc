@@ -27,6 +27,16 @@ bool owned_by(const model::ResourceClaim& claim, const model::Pod& pod) {
   });
 }
 
+bool asks_for(const model::ClaimSpec& spec, const std::set<std::string>& classes) {
+  for (const model::DeviceRequest& request : spec.requests) {
+    if (request.exactly && classes.contains(request.exactly->device_class)) return true;
+    for (const model::DeviceSubRequest& alternative : request.first_available) {
+      if (classes.contains(alternative.device_class)) return true;
+    }
+  }
+  return false;
+}
+
 std::string node_of(const model::ResourceClaim& claim) {
   return claim.allocation ? model::allocated_node(*claim.allocation).value_or("") : std::string();
 }
@@ -40,17 +50,6 @@ Telling blocked(std::string outcome, std::string code, std::string message) {
 bool gated(const model::Pod& pod) {
   return std::find(pod.scheduling_gates.begin(), pod.scheduling_gates.end(), dialects::kGate) !=
          pod.scheduling_gates.end();
-}
-
-bool Reconciler::Impl::ours(const model::ClaimSpec& spec) const {
-  const auto known = [&](const std::string& name) { return our_classes.contains(name); };
-  for (const model::DeviceRequest& request : spec.requests) {
-    if (request.exactly && known(request.exactly->device_class)) return true;
-    for (const model::DeviceSubRequest& alternative : request.first_available) {
-      if (known(alternative.device_class)) return true;
-    }
-  }
-  return false;
 }
 
 void Reconciler::Impl::add_want(const PodRecord& record, const model::PodResourceClaim& entry, Wants& wants) const {
@@ -86,7 +85,7 @@ void Reconciler::Impl::add_want(const PodRecord& record, const model::PodResourc
                     (made_by_us ? "; it is made again when it is gone" : "; create it again when it is gone"));
     return;
   }
-  if (want.request == nullptr && !ours(want.claim->spec)) {
+  if (want.request == nullptr && !asks_for(want.claim->spec, our_classes)) {
     const std::string node = node_of(*want.claim);
     if (!node.empty()) wants.foreign_node = node;
     return;
@@ -102,8 +101,11 @@ void Reconciler::Impl::add_want(const PodRecord& record, const model::PodResourc
 }
 
 // In one container the limits of one claim would hide those of the other. The agent refuses to prepare such a pod; said
-// before anything is granted.
-std::optional<Telling> Reconciler::Impl::claims_that_clash(const model::Pod& pod, const Wants& wants) {
+// before anything is granted. What other drivers make of several claims is theirs.
+std::optional<Telling> Reconciler::Impl::claims_that_clash(const model::Pod& pod, const Wants& wants) const {
+  const auto is_own = [&](const Want& want) {
+    return want.request != nullptr || asks_for(want.claim->spec, own_classes);
+  };
   size_t plain = 0;
   size_t init = 0;
   for (const model::Container& container : pod.containers) {
@@ -111,6 +113,7 @@ std::optional<Telling> Reconciler::Impl::claims_that_clash(const model::Pod& pod
     const Want* first = nullptr;
     for (const Want& want : wants.ours) {
       if (std::find(container.claims.begin(), container.claims.end(), want.ref) == container.claims.end()) continue;
+      if (!is_own(want)) continue;
       if (first == nullptr) first = &want;
       if (first->key == want.key) continue;
       return blocked(

@@ -12,6 +12,7 @@ namespace heddle::controller::testing {
 namespace {
 
 constexpr const char* kNamespace = "default";
+constexpr const char* kDriver = "accelerator.heddle.dev";
 
 std::string key_of(const std::string& name) {
   return std::string(kNamespace) + "/" + name;
@@ -53,17 +54,28 @@ FakeCluster::FakeCluster()
 
 void FakeCluster::add_node(const std::string& name, int cards, int64_t memory_mib, const std::string& cpu,
                            const std::string& model, const std::string& rack) {
+  Json devices = Json::array();
+  for (int i = 0; i < cards; ++i) devices.push_back(card(i, memory_mib, model));
+  put_node(name, cpu, kDriver, devices, rack);
+}
+
+void FakeCluster::add_foreign_node(const std::string& name, const std::string& driver, int devices) {
+  Json list = Json::array();
+  for (int i = 0; i < devices; ++i) list.push_back({{"name", "device-" + std::to_string(i)}});
+  put_node(name, "64", driver, list, "");
+}
+
+void FakeCluster::put_node(const std::string& name, const std::string& cpu, const std::string& driver,
+                           const Json& devices, const std::string& rack) {
   nodes_[name] = {{"metadata", {{"name", name}, {"labels", {{"kubernetes.io/hostname", name}}}}},
                   {"spec", Json::object()},
                   {"status",
                    {{"allocatable", {{"cpu", cpu}, {"memory", "256Gi"}, {"pods", "110"}}},
                     {"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}};
   if (!rack.empty()) nodes_[name]["metadata"]["labels"]["heddle.dev/rack"] = rack;
-  Json devices = Json::array();
-  for (int i = 0; i < cards; ++i) devices.push_back(card(i, memory_mib, model));
   slices_[name] = {{"metadata", {{"name", name + "-heddle-nvidia-0"}}},
                    {"spec",
-                    {{"driver", "accelerator.heddle.dev"},
+                    {{"driver", driver},
                      {"nodeName", name},
                      {"pool", {{"name", name + "/nvidia"}, {"generation", 1}, {"resourceSliceCount", 1}}},
                      {"devices", devices}}}};
@@ -213,6 +225,7 @@ void FakeCluster::start_controller(ListOrder order) {
   ReconcilerOptions options;
   options.rules = rules_;
   options.seed = ++incarnation_;
+  options.managed_drivers = managed_drivers;
   controller = std::make_unique<Reconciler>(options, clock, log_);
   (void)api.take_changes();
   controller->upsert_class(
@@ -222,6 +235,9 @@ void FakeCluster::start_controller(ListOrder order) {
           "heddle-nvidia",
           R"(device.driver == "accelerator.heddle.dev" && device.attributes["accelerator.heddle.dev"].vendor == "nvidia")")
           .dump()));
+  for (const auto& [name, selector] : classes) {
+    controller->upsert_class(*codec::parse_class(device_class(name.c_str(), selector.c_str()).dump()));
+  }
   each(nodes_, order, [&](const Json& node) { controller->upsert_node(*codec::parse_node(node.dump())); });
   each(slices_, order, [&](const Json& slice) { controller->upsert_slice(*codec::parse_slice(slice.dump())); });
   for (const auto& [name, quota] : quotas_) controller->upsert_quota(quota);
@@ -389,6 +405,7 @@ void FakeCluster::run(Duration ahead) {
 std::vector<std::string> FakeCluster::violations() const {
   std::vector<std::string> out = early_;
   std::map<std::string, std::pair<int64_t, int64_t>> used;  // device -> MiB, cores
+  std::set<std::string> whole;                              // devices of other drivers
   for (const auto& [key, claim] : api.claims()) {
     const auto parsed = codec::parse_claim(claim.dump());
     if (!parsed) {
@@ -397,6 +414,11 @@ std::vector<std::string> FakeCluster::violations() const {
     }
     if (parsed->allocation) {
       for (const model::DeviceResult& result : parsed->allocation->results) {
+        if (result.driver != kDriver) {
+          if (!whole.insert(result.pool + "/" + result.device).second)
+            out.push_back(result.pool + "/" + result.device + " is held twice");
+          continue;
+        }
         auto& [memory, cores] = used[result.pool + "/" + result.device];
         memory += result.consumed_capacity.at("memory").value().value_or(0) >> 20;
         cores += result.consumed_capacity.at("cores").value().value_or(0);
@@ -446,6 +468,7 @@ Json FakeCluster::condition(const std::string& pod) const {
 
 std::vector<std::string> FakeCluster::event_reasons() const {
   std::vector<std::string> out;
+  out.reserve(api.events.size());
   for (const Json& event : api.events) out.push_back(event["reason"]);
   return out;
 }

@@ -83,6 +83,8 @@ class FakeCluster {
 
   void add_node(const std::string& name, int cards, int64_t memory_mib = 81920, const std::string& cpu = "64",
                 const std::string& model = "", const std::string& rack = "");
+  // With whole devices of another driver.
+  void add_foreign_node(const std::string& name, const std::string& driver, int devices);
   void remove_node(const std::string& name);
   void remove_slices(const std::string& node);
   // As it leaves the webhook: translated, gated, with the annotation.
@@ -136,6 +138,9 @@ class FakeCluster {
   ManualClock clock{Time{1'800'000'000'000'000'000}};
   std::unique_ptr<Reconciler> controller;
   std::set<std::string> full;
+  // For controllers that start from now on.
+  std::set<std::string> managed_drivers;
+  std::map<std::string, std::string> classes;  // further DeviceClasses: name -> selector
   // Called for each write before it is sent, with its number (conditions, events and reads do not count and get 0).
   std::function<Fault(const Write&, uint64_t number)> fault;
   uint64_t writes = 0;
@@ -143,6 +148,8 @@ class FakeCluster {
 
  private:
   void deliver();
+  void put_node(const std::string& name, const std::string& cpu, const std::string& driver, const Json& devices,
+                const std::string& rack);
   void check_gang(const Json& pod);
   void perform(const Write& write);
 

@@ -42,6 +42,18 @@ std::string_view write_name(WriteKind kind) {
   return "unknown";
 }
 
+namespace {
+
+// CEL has both kinds of quotes.
+bool speaks_of(const model::DeviceClass& device_class, const std::string& driver) {
+  return std::any_of(device_class.selectors.begin(), device_class.selectors.end(), [&](const std::string& selector) {
+    return selector.find('"' + driver + '"') != std::string::npos ||
+           selector.find('\'' + driver + '\'') != std::string::npos;
+  });
+}
+
+}  // namespace
+
 Reconciler::Reconciler(ReconcilerOptions options, const Clock& clock, const Logger& log)
     : impl_(std::make_unique<Impl>(std::move(options), clock, log)) {}
 
@@ -108,14 +120,17 @@ void Reconciler::remove_slice(const std::string& name) {
 }
 
 void Reconciler::upsert_class(model::DeviceClass device_class) {
-  const std::string quoted = "\"" + impl_->options.driver + "\"";
-  const bool ours =
-      std::any_of(device_class.selectors.begin(), device_class.selectors.end(),
-                  [&](const std::string& selector) { return selector.find(quoted) != std::string::npos; });
-  if (ours && impl_->our_classes.insert(device_class.meta.name).second) {
+  const std::string& name = device_class.meta.name;
+  const std::set<std::string>& managed = impl_->options.managed_drivers;
+  const bool own = speaks_of(device_class, impl_->options.driver);
+  const bool ours = own || std::any_of(managed.begin(), managed.end(),
+                                       [&](const std::string& driver) { return speaks_of(device_class, driver); });
+  if (own) impl_->own_classes.insert(name);
+  if (!own) impl_->own_classes.erase(name);
+  if (ours && impl_->our_classes.insert(name).second) {
     for (const auto& [key, record] : impl_->pods) impl_->dirty.insert(key);
   }
-  if (!ours) impl_->our_classes.erase(device_class.meta.name);
+  if (!ours) impl_->our_classes.erase(name);
   impl_->ledger.state().upsert_class(std::move(device_class));
   impl_->queued.fleet_due = true;
 }

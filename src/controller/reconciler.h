@@ -78,6 +78,7 @@ struct ReconcilerOptions {
   Duration vanished_grace = Duration::seconds(10);    // a device may be missing this long while an agent restarts
   Duration gang_patience = Duration::seconds(300);    // a gang that started may be below its minimum for so long
   Duration message_interval = Duration::seconds(10);  // between two conditions of a pod with the same reason
+  std::set<std::string> managed_drivers;  // of others, whose devices are allocated here; preparing them is theirs
 };
 
 // Monotonic counts and present numbers, for metrics.

@@ -59,7 +59,7 @@ struct Want {
 
 struct Wants {
   std::vector<Want> ours;
-  std::optional<std::string> foreign_node;  // where an allocated claim of another driver binds the pod
+  std::optional<std::string> foreign_node;  // where an allocated claim that is not ours binds the pod
   std::optional<Telling> blocked;           // what has to change before anything can be decided
   std::vector<std::string> deleted;         // claims made by us that someone deletes
 };
@@ -127,7 +127,7 @@ struct Reconciler::Impl {
   void drop_plans(PodRecord& record);
   Wants wants_of(const PodRecord& record) const;
   void add_want(const PodRecord& record, const model::PodResourceClaim& entry, Wants& wants) const;
-  [[nodiscard]] static std::optional<Telling> claims_that_clash(const model::Pod& pod, const Wants& wants);
+  [[nodiscard]] std::optional<Telling> claims_that_clash(const model::Pod& pod, const Wants& wants) const;
   bool ask_again(PodRecord& record);
   bool move_away(PodRecord& record, const Wants& wants);
   bool clear_claims(PodRecord& record, const Wants& wants);
@@ -137,7 +137,6 @@ struct Reconciler::Impl {
   void grant(PodRecord& record, const Wants& wants);
   bool nominate(PodRecord& record, const std::string& node, Telling telling);
   void back_off(PodRecord& record);
-  [[nodiscard]] bool ours(const model::ClaimSpec& spec) const;
 
   // gang_placing.cc: units, and gangs among them
   void units_changed();
@@ -331,7 +330,8 @@ struct Reconciler::Impl {
   std::map<std::string, bool> unnoticed;                         // pod key -> told
   std::map<std::string, model::Pod> unnoticed_pods;
   std::set<std::string> nodes;
-  std::set<std::string> our_classes;
+  std::set<std::string> our_classes;  // of devices that are allocated here
+  std::set<std::string> own_classes;  // those of them of Heddle's own devices
 
   std::set<std::string> dirty;
   std::set<Order> pending;

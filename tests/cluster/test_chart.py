@@ -32,6 +32,8 @@ families:
     ({"agent": {"stateDir": "relative"}}, "stateDir"),
     ({"controller": {"replicas": 0}}, "replicas"),
     ({"contoller": {}}, "contoller"),
+    ({"managedDrivers": ["gpu.example.com', 'x"]}, "managedDrivers"),
+    ({"managedDrivers": ["accelerator.heddle.dev"]}, "managedDrivers"),
     ({"webhook": {"url": "http://plain"}}, "url"),
     ({"webhook": {"resourcePrefixes": ["nvidia.com/gpu', true] || ['"]}}, "resourcePrefixes"),
 ])
@@ -44,6 +46,21 @@ def test_older_clusters_are_refused(cluster):
     done = subprocess.run([cluster.bin / "helm", "template", CHART, "--kube-version", "1.35.0"], capture_output=True, text=True,
                           check=False)
     assert done.returncode != 0 and "1.36" in done.stderr
+
+
+def test_other_drivers(cluster):
+    """Each is named to the controller, in the policy, and in a rule that keeps the stock scheduler off, which 1.36 does not have."""
+    values = {"managedDrivers": ["gpu.example.com", "tpu.example.com"]}
+    found = {(body["kind"], body["metadata"]["name"]): body for body in render(cluster.bin, values)}
+    args = found["Deployment", "heddle-controller"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert [word for word in args if "managed" in word] == ["--managed-driver=gpu.example.com", "--managed-driver=tpu.example.com"]
+    policy = found["ValidatingAdmissionPolicy", "heddle-ledger"]["spec"]["validations"][0]["expression"]
+    assert "in ['accelerator.heddle.dev', 'gpu.example.com', 'tpu.example.com']" in policy
+    assert found["DeviceTaintRule", "heddle-tpu.example.com"]["spec"] == {
+        "deviceSelector": {"driver": "tpu.example.com"}, "taint": {"key": "heddle.dev/managed", "effect": "NoSchedule"}}
+    done = subprocess.run([cluster.bin / "helm", "template", CHART, "--kube-version", "1.36.2", "--set", "managedDrivers={gpu.example.com}"],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and "1.37" in done.stderr
 
 
 def test_an_administrators_vendor(cluster):
@@ -63,6 +80,7 @@ def test_an_administrators_vendor(cluster):
 @pytest.mark.parametrize("values", [
     {},
     {"catalog": {"acme": ACME}},
+    {"managedDrivers": ["gpu.example.com", "tpu.example.com"]},
     {"webhook": {"url": "https://127.0.0.1:9443/"}, "metrics": {"services": False}},
     {"controller": {"hostNetwork": True, "podDisruptionBudget": False, "extraArgs": ["--a=b"], "extraEnv": [
         {"name": "A", "value": "b"}], "nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "affinity": {

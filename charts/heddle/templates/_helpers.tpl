@@ -29,6 +29,11 @@ system:serviceaccount:{{ .Release.Namespace }}:heddle-agent
 [{{ range $i, $v := . }}{{ if $i }}, {{ end }}'{{ $v }}'{{ end }}]
 {{- end -}}
 
+{{/* The drivers whose devices Heddle allocates, as a CEL list. */}}
+{{- define "heddle.managedDrivers" -}}
+{{- include "heddle.celList" (prepend .Values.managedDrivers "accelerator.heddle.dev") -}}
+{{- end -}}
+
 {{/* The vendor words that have a class of their own, as JSON: the catalogue's and the administrator's. */}}
 {{- define "heddle.vendors" -}}
 {{- $own := list "amd" "ascend" "aws" "biren" "cambricon" "enflame" "google" "habana" "hygon" "iluvatar" "intel" "kunlun" "metax" "mthreads" "nvidia" "thead" "vastai" -}}

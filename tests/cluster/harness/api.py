@@ -16,7 +16,7 @@ KINDS = {
     "serviceaccounts": (V1, True), "resourcequotas": (V1, True), "namespaces": (V1, False), "nodes": (V1, False),
     "deployments": ("apis/apps/v1", True), "daemonsets": ("apis/apps/v1", True), "jobs": ("apis/batch/v1", True),
     "resourceclaims": (RESOURCE, True), "resourceclaimtemplates": (RESOURCE, True),
-    "resourceslices": (RESOURCE, False), "deviceclasses": (RESOURCE, False),
+    "resourceslices": (RESOURCE, False), "deviceclasses": (RESOURCE, False), "devicetaintrules": (RESOURCE, False),
     "leases": ("apis/coordination.k8s.io/v1", True),
     "clusterroles": ("apis/rbac.authorization.k8s.io/v1", False),
     "clusterrolebindings": ("apis/rbac.authorization.k8s.io/v1", False),
