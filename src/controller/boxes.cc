@@ -73,20 +73,37 @@ void Reconciler::Impl::look_at_boxes() {
   }
 }
 
-void Reconciler::Impl::keep_boxes(const PodRecord& record, engine::PlacementRequest& request) {
-  if (!queued.queues) return;
-  const queueing::Amounts keep = queued.queues->keep_intact(work_id(record));
-  if (std::all_of(keep.begin(), keep.end(), [](int64_t boxes) { return boxes == 0; })) return;
+// What the work may break, of the meters that keep any box whole.
+std::vector<engine::BoxBudget> Reconciler::Impl::boxes_for(const std::string& work) {
+  std::vector<engine::BoxBudget> budgets;
+  if (!queued.queues) return budgets;
+  const queueing::Amounts keep = queued.queues->keep_intact(work);
+  if (std::all_of(keep.begin(), keep.end(), [](int64_t boxes) { return boxes == 0; })) return budgets;
   if (queued.rooms_stale) look_at_boxes();
-  int64_t devices = 0;
-  for (const engine::ClaimRequest& claim : request.claims) devices += devices_of(claim.spec);
   for (size_t m = 0; m < keep.size(); ++m) {
     if (keep[m] == 0) continue;
-    const int64_t size = queued.table.meters()[m].box_devices;
-    const int64_t spare = std::max<int64_t>(queued.rooms[m].intact - keep[m], 0);
-    for (const auto& [node, available] : queued.rooms[m].available) {
+    const model::QuotaMeter& meter = queued.table.meters()[m];
+    budgets.push_back({.box_devices = meter.box_devices,
+                       .device_class = meter.device_class,
+                       .vendor = meter.vendor,
+                       .model = meter.model,
+                       .available = queued.rooms[m].available,
+                       .spare = std::max<int64_t>(queued.rooms[m].intact - keep[m], 0)});
+  }
+  return budgets;
+}
+
+// For one pod alone; the members of a gang are counted together (gang_ask).
+void Reconciler::Impl::keep_boxes(const PodRecord& record, engine::PlacementRequest& request) {
+  const Unit* unit = units.unit_of(record.pod.meta.key());
+  if (unit != nullptr && unit->gang) return;
+  int64_t devices = 0;
+  for (const engine::ClaimRequest& claim : request.claims) devices += devices_of(claim.spec);
+  for (const engine::BoxBudget& budget : boxes_for(work_id(record))) {
+    const int64_t size = budget.box_devices;
+    for (const auto& [node, available] : budget.available) {
       const int64_t broken = available / size - std::max<int64_t>(available - devices, 0) / size;
-      if (broken > spare) request.whole_nodes.insert(node);
+      if (broken > budget.spare) request.whole_nodes.insert(node);
     }
   }
 }

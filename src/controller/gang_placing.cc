@@ -256,6 +256,7 @@ std::optional<GangAsk> Reconciler::Impl::gang_ask(const Unit& unit, const Work* 
     }
     if (minimum > 0 && !one) ask.request.subgroup_minimum[subgroup.name] = minimum;
   }
+  if (work != nullptr) ask.request.boxes = boxes_for(work->id);
   for (PodRecord* record : waiting_members(unit, work)) {
     const std::string key = record->pod.meta.key();
     const Wants wants = wants_of(*record);

@@ -406,12 +406,12 @@ void Reconciler::Impl::invite_growth(const Work& core) {
 
 // As place_pending(), in the order of the queues.
 void Reconciler::Impl::place_queued() {
+  queued.rooms_stale = true;
   place_held();
   if (!std::exchange(pass_due, false) && passed_version == placement_version()) return;
   passed_version = placement_version();
   place_started();
   number_positions();
-  queued.rooms_stale = true;
   std::map<std::string, engine::Outcome> answers;
   std::vector<std::string> without_room;
   std::set<std::string> offered;

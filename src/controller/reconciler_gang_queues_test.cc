@@ -251,6 +251,27 @@ TEST_F(GangQueuesTest, AReplacementTakesThePlaceOfTheMemberThatDied) {
   EXPECT_EQ(cluster.node_of("p"), "n1") << "but not for ever";
 }
 
+// Each member alone would break one box of the two that may be broken, and all of them together three.
+TEST_F(GangQueuesTest, MembersTogetherBreakNoMoreBoxesThanTheyMay) {
+  for (const char* node : {"n1", "n2", "n3"}) cluster.add_node(node, 2);
+  cluster.add_node("n4", 1);
+  cluster.api.put_queue("box", leaf({{"counts", "Boxes"}, {"boxDevices", 2}, {"guaranteed", 1}}));
+  cluster.api.put_queue("single", leaf({{"counts", "Devices"}, {"guaranteed", 0}}));
+  start();
+  submit_gang(cluster, "g", 6, "single");
+  cluster.run(Duration::seconds(5));
+  EXPECT_EQ(allocated(cluster), 0);
+  EXPECT_EQ(reason("g0"), "Boxes");
+  EXPECT_THAT(message("g0"), HasSubstr("would break 3 boxes of 2 devices where 2 may be"));
+  submit_gang(cluster, "h", 5, "single");
+  cluster.run(Duration::seconds(5));
+  EXPECT_EQ(bound(cluster, "h", 5), 5);
+  cluster.create_queued_pod("b", "box", Json{{"nvidia.com/gpu", "2"}});
+  cluster.run(Duration::seconds(5));
+  EXPECT_NE(cluster.node_of("b"), "");
+  EXPECT_THAT(cluster.api.evicted, IsEmpty());
+}
+
 TEST_F(GangQueuesTest, AGangTakesBackSinglePodsOfSeveralNodes) {
   for (const char* node : {"n1", "n2"}) cluster.add_node(node, 2);
   for (const char* queue : {"a", "b"}) cluster.api.put_queue(queue, leaf({{"guaranteed", 2}}));

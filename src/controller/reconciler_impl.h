@@ -187,6 +187,7 @@ struct Reconciler::Impl {
 
   // boxes.cc: quota by shape
   void look_at_boxes();
+  [[nodiscard]] std::vector<engine::BoxBudget> boxes_for(const std::string& work);
   void keep_boxes(const PodRecord& record, engine::PlacementRequest& request);
 
   // works.cc: units as the works that queues know

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/boxes.h"
 #include "engine/gang_place.h"
 #include "engine/slice.h"
 
@@ -45,8 +46,8 @@ Result<void> check(const GangRequest& request) {
 
 }  // namespace
 
-GangSearch::GangSearch(const State& state, const GangRequest& request, Topology topology)
-    : state_(state), request_(request), topology_(std::move(topology)) {
+GangSearch::GangSearch(const State& state, const GangRequest& request, Topology topology, BoxKeeper boxes)
+    : state_(state), request_(request), topology_(std::move(topology)), boxes_(std::move(boxes)) {
   for (const auto& [name, node] : state_.inside().inventory.nodes()) nodes_.push_back(&node);
 }
 
@@ -54,7 +55,8 @@ Result<std::unique_ptr<GangSearch>> GangSearch::make(const State& state, const s
                                                      const GangRequest& request) {
   HEDDLE_CHECK_OK(check(request));
   HEDDLE_TRY(Topology topology, Topology::make(state, levels, {request.required, request.preferred}));
-  std::unique_ptr<GangSearch> search(new GangSearch(state, request, std::move(topology)));
+  HEDDLE_TRY(BoxKeeper boxes, BoxKeeper::make(state.inside(), request.boxes));
+  std::unique_ptr<GangSearch> search(new GangSearch(state, request, std::move(topology), std::move(boxes)));
   if (!request.required.empty() && !request.preferred.empty() &&
       search->topology_.level_of(request.required) < search->topology_.level_of(request.preferred)) {
     return fail(Code::kInvalidArgument,
@@ -156,6 +158,10 @@ int64_t GangSearch::free_on(size_t node) const {
 }
 
 Result<int64_t> GangSearch::room_on(size_t node, size_t group) {
+  if (rations_) {
+    const auto ration = rations_->find(node);
+    return ration == rations_->end() ? 0 : ration->second;
+  }
   const auto taken = taken_.find(node);
   if (taken == taken_.end()) return groups_[group]->room(*nodes_[node]);
   if (!groups_[group]->open(*nodes_[node], Leave::kNothing)) return 0;
@@ -196,7 +202,18 @@ Result<std::vector<std::pair<size_t, int64_t>>> GangSearch::distribute(size_t le
   return out;
 }
 
+// With as few nodes as can be; where that breaks more boxes than may be broken, with as few boxes.
 Result<GangAttempt> GangSearch::attempt(const GangDomain& domain, const std::vector<bool>& wanted) {
+  HEDDLE_TRY(GangAttempt made, fill_domain(domain, wanted, Boxes::kForgotten));
+  if (!boxes_.any() || boxes_.affordable(broken_so_far())) return made;
+  HEDDLE_TRY(made, fill_domain(domain, wanted, Boxes::kKept));
+  if (boxes_.affordable(broken_so_far())) return made;
+  GangAttempt none;
+  none.members.resize(request_.members.size());
+  return none;
+}
+
+Result<GangAttempt> GangSearch::fill_domain(const GangDomain& domain, const std::vector<bool>& wanted, Boxes boxes) {
   GangAttempt made;
   made.members.resize(request_.members.size());
   taken_ = freed_;
@@ -207,7 +224,10 @@ Result<GangAttempt> GangSearch::attempt(const GangDomain& domain, const std::vec
       if (wanted[member]) members.push_back(member);
     }
     if (members.empty()) continue;
-    HEDDLE_TRY(const auto shares, distribute(level, group, domain.nodes, static_cast<int64_t>(members.size())));
+    if (boxes == Boxes::kKept) HEDDLE_CHECK_OK(ration(group, domain.nodes, static_cast<int64_t>(members.size())));
+    const auto shared = distribute(level, group, domain.nodes, static_cast<int64_t>(members.size()));
+    rations_.reset();
+    HEDDLE_TRY(const auto shares, shared);
     size_t next = 0;
     for (const auto& [node, copies] : shares) {
       HEDDLE_TRY(auto solutions, groups_[group]->take(*nodes_[node], taken_[node], copies, Leave::kNothing));

@@ -24,6 +24,17 @@ struct GangMember {
   std::string subgroup = {};
 };
 
+// Boxes of one shape that are guaranteed to others: so many whole devices of one node each.
+struct BoxBudget {
+  int64_t box_devices = 1;
+  std::string device_class = {};  // of the devices that count; empty: any
+  std::string vendor = {};
+  std::string model = {};
+  // By node: devices that nobody holds, or that are lent as whole boxes.
+  std::map<std::string, int64_t> available = {};
+  int64_t spare = 0;  // boxes that may be broken, by all members together
+};
+
 struct GangRequest {
   std::string name;                                      // for explanations
   std::vector<GangMember> members;                       // those that wait, in rank order
@@ -35,6 +46,7 @@ struct GangRequest {
   // required can also be a slice of a torus, "slice-4x4x8" (engine/slice.h).
   std::string required = {};
   std::string preferred = {};
+  std::vector<BoxBudget> boxes = {};
 };
 
 struct GangAssigned {
@@ -50,7 +62,8 @@ using GangOutcome = std::variant<GangAssigned, Waiting, Infeasible>;
 // and as few nodes; the members of one shape take them in rank order, so that neighbours in rank are neighbours.
 // With members of one shape a "no" is exact unless the search on a node was given up; with several shapes they are
 // placed by falling number of devices, and a fit that needs another order may be missed, never invented. The same holds
-// for devices that several nodes see.
+// for devices that several nodes see, and where boxes run short: then the nodes are taken that break the fewest for a
+// member, one after the other.
 // Errors: those of State::place; kInvalidArgument for a level that is not there, no members, a minimum out of range.
 // Cost: O(nodes * copies on a node * devices) for each shape, and O(levels * nodes) for the domains.
 Result<GangOutcome> place_gang(const State& state, const std::vector<TopologyLevel>& levels, const GangRequest& request,

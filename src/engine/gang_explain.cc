@@ -139,6 +139,8 @@ Result<GangOutcome> GangSearch::explain(const GangDomain& closest) {
   HEDDLE_TRY(std::optional<GangOutcome> never, infeasible());
   if (never) return *std::move(never);
   HEDDLE_TRY(const GangAttempt made, best_attempt(closest));
+  HEDDLE_TRY(std::optional<Reason> short_of_boxes, boxes_short(closest, made.placed));
+  if (short_of_boxes) return GangOutcome(Waiting{{*std::move(short_of_boxes)}});
   const int64_t missing = std::max<int64_t>(request_.minimum - made.placed, 1);
   HEDDLE_TRY(const std::string shortage, shortage_text(closest, missing));
   HEDDLE_TRY(const std::string change, change_text(closest, made.placed));

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/boxes.h"
 #include "engine/eviction.h"
 #include "engine/gang_room.h"
 
@@ -51,7 +52,7 @@ class GangSearch {
   [[nodiscard]] const std::string& node_name(size_t node) const { return nodes_[node]->view.node; }
 
  private:
-  GangSearch(const State& state, const GangRequest& request, Topology topology);
+  GangSearch(const State& state, const GangRequest& request, Topology topology, BoxKeeper boxes);
 
   // gang.cc
   Result<void> make_groups();
@@ -59,6 +60,8 @@ class GangSearch {
   [[nodiscard]] std::vector<GangDomain> domains_of(std::optional<size_t> level) const;
   Result<int64_t> bound_of(const GangDomain& domain);
   Result<GangAttempt> attempt(const GangDomain& domain, const std::vector<bool>& wanted);
+  enum class Boxes { kForgotten, kKept };
+  Result<GangAttempt> fill_domain(const GangDomain& domain, const std::vector<bool>& wanted, Boxes boxes);
   Result<GangAttempt> best_attempt(const GangDomain& domain);
   Result<std::vector<std::pair<size_t, int64_t>>> distribute(size_t level, size_t group,
                                                              const std::vector<size_t>& nodes, int64_t wanted);
@@ -67,6 +70,14 @@ class GangSearch {
   [[nodiscard]] std::vector<bool> the_minimum() const;
   [[nodiscard]] bool enough(const GangAttempt& made) const;
   Result<GangOutcome> assigned(const GangDomain& domain, const GangAttempt& made, SeededRandom& random);
+
+  // gang_boxes.cc
+  [[nodiscard]] bool held_by_nobody(size_t node, const allocator::DeviceInfo& device) const;
+  [[nodiscard]] BoxCounts opened_on(size_t node, const Overlay& overlay) const;
+  [[nodiscard]] BoxCounts broken_so_far() const;
+  Result<std::vector<BoxCounts>> prices_on(size_t node, size_t group);
+  Result<void> ration(size_t group, const std::vector<size_t>& nodes, int64_t wanted);
+  Result<std::optional<Reason>> boxes_short(const GangDomain& domain, int64_t fitting);
 
   // gang_explain.cc
   Result<GangOutcome> explain(const GangDomain& closest);
@@ -86,6 +97,9 @@ class GangSearch {
   std::vector<std::unique_ptr<GangGroup>> groups_;  // large members first
   std::map<size_t, Overlay> freed_;                 // by node: what has ended, as is assumed
   std::map<size_t, Overlay> taken_;                 // of the attempt under way, by node; and what is freed
+  BoxKeeper boxes_;
+  // How many members of the group that is being placed a node takes at most, so that boxes last; nothing: no bound.
+  std::optional<std::map<size_t, int64_t>> rations_;
 };
 
 }  // namespace heddle::engine

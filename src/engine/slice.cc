@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 
+#include "engine/boxes.h"
 #include "engine/eviction.h"
 #include "engine/state_impl.h"
 #include "placement/cuboid.h"
@@ -99,7 +100,35 @@ class SliceSearch {
     }
     note_fixed();
     HEDDLE_CHECK_OK(look_for_room(victims, gone));
-    return choose();
+    HEDDLE_TRY(auto said, choose());
+    if (said || request_.boxes.empty()) return said;
+    return keep_boxes();
+  }
+
+  // Nothing: the slice breaks no more boxes than it may. Where the one that was found does, one of hosts that break
+  // none is looked for.
+  Result<std::optional<GangOutcome>> keep_boxes() {
+    HEDDLE_TRY(const BoxKeeper boxes, BoxKeeper::make(state_.inside(), request_.boxes));
+    const BoxCounts opened(request_.boxes.size(), most_devices(request_.members.front().request));
+    BoxCounts broken = boxes.none();
+    for (const std::string& host : open_hosts()) {
+      const BoxCounts here = boxes.broken(host, opened);
+      for (size_t i = 0; i < broken.size(); ++i) broken[i] += here[i];
+    }
+    if (boxes.affordable(broken)) return std::optional<GangOutcome>();
+    for (NamedTorus& torus : tori_) {
+      for (const Host& host : torus.hosts) {
+        if (fixed_.contains(host.node) || boxes.broken(host.node, opened) == boxes.none()) continue;
+        torus.torus.usable[placement::index_of(torus.torus.size, host.at)] = false;
+      }
+    }
+    torus_ = nullptr;
+    cuboid_.reset();
+    HEDDLE_TRY(const auto said, choose());
+    if (!said) return std::optional<GangOutcome>();
+    return std::optional(
+        GangOutcome(Waiting{{{"Boxes", fmt::format("gang {} has room for its {} hosts, but that {}", request_.name,
+                                                   hosts_, boxes.complaint(broken))}}}));
   }
 
   Result<void> find_tori() {
