@@ -89,7 +89,7 @@ void Reconciler::Impl::place_held() {
     if (busy(work->second)) continue;
     std::map<std::string, engine::Outcome> answers;
     place_work(work->second, answers);
-    if (queued.queues->phase(id) == Phase::kRunning) continue;
+    if (queued.queues->phase(id) == Phase::kRunning && !queued.holds.contains(id)) continue;
     // Something else came in between, such as a node that is closed now: it waits as others do, and is planned again.
     if (queued.queues->phase(id) == Phase::kHeld) queued.queues->requeue(id, clock.now());
     queued.holds.erase(id);
@@ -104,12 +104,15 @@ void Reconciler::Impl::plan_evictions(const std::vector<std::string>& without_ro
   std::set<std::string> in_vain;  // equal units find no victims either
   for (const std::string& id : without_room) {
     const auto found = queued.works.find(id);
-    if (found == queued.works.end() || queued.queues->phase(id) != Phase::kWaiting) continue;
+    if (found == queued.works.end()) continue;
     Work& work = found->second;
+    const bool runs = lost_a_member(work);
+    if (!runs && queued.queues->phase(id) != Phase::kWaiting) continue;
     const std::vector<PodRecord*> waiting = waiting_of(work);
     if (waiting.empty() || busy(work) || work.planned_version == placement_version()) continue;
     const queueing::Workload* workload = queued.queues->workload(id);
-    const std::string like = fmt::format("{}\n{}\n{}", workload->queue, workload->priority, waiting.front()->signature);
+    const std::string like =
+        fmt::format("{}\n{}\n{}\n{}", workload->queue, workload->priority, waiting.front()->signature, runs ? id : "");
     if (work.refused_victims.empty() && in_vain.contains(like)) continue;
     if (++plans > kPlansAPass) {
       pass_due = true;
@@ -119,6 +122,12 @@ void Reconciler::Impl::plan_evictions(const std::vector<std::string>& without_ro
     work.planned_version = placement_version();
     if (!plan_eviction(work)) in_vain.insert(like);
   }
+}
+
+// A gang that runs, and that has quota for members that wait: they come in the place of others that died.
+bool Reconciler::Impl::lost_a_member(const Work& work) {
+  if (!work.core || queued.queues->phase(work.id) != Phase::kRunning || queued.holds.contains(work.id)) return false;
+  return !queued.queues->refusal_of(work.id, workload_of(work).workload.portions, clock.now());
 }
 
 bool Reconciler::Impl::plan_eviction(const Work& work) {
@@ -187,10 +196,15 @@ void Reconciler::Impl::add_growth(std::vector<std::string>& victims) const {
 void Reconciler::Impl::begin_eviction(const Work& work, queueing::Eviction eviction,
                                       const std::set<std::string>& sites) {
   const std::string queue = queued.queues->workload(eviction.preemptor)->queue;
-  const bool entitled = queued.queues->would_be_entitled(eviction.preemptor, eviction.victims);
+  const bool entitled = queued.queues->phase(eviction.preemptor) == Phase::kRunning
+                            ? queued.queues->entitled(eviction.preemptor)
+                            : queued.queues->would_be_entitled(eviction.preemptor, eviction.victims);
   add_growth(eviction.victims);
   queued.holds[eviction.preemptor] = {sites, eviction.victims, false};
   queued.preemptions->begin(eviction, clock.now());
+  for (const std::string& victim : eviction.victims) {
+    if (queued.holds.contains(victim)) give_up_hold(victim);  // it waited for a member, and goes itself
+  }
   queued.status_dirty = true;
   std::vector<std::string> names;
   for (const std::string& victim : eviction.victims) {

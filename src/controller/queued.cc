@@ -148,6 +148,7 @@ void Reconciler::Impl::sync_waiting(const Work& work, queueing::Workload workloa
   const auto phase = queues.phase(work.id);
   if (!phase) return take_in(queues.submit(std::move(workload), now));
   if (phase != Phase::kWaiting) {  // what it had has gone back
+    if (phase == Phase::kRunning && queued.holds.contains(work.id)) give_up_hold(work.id);
     queues.requeue(work.id, now);
     queued.preemptions->remove(work.id);
     queued.holdings.erase(work.id);
@@ -241,6 +242,7 @@ std::optional<engine::Reason> Reconciler::Impl::admit(const std::string& id, std
     if (auto reason = queues.refusal_of(id, demand, now))
       return engine::Reason{reason->code, std::move(reason->message)};
     queues.revise(id, std::move(demand), now);
+    queued.holds.erase(id);
     queued.status_dirty = queued.rooms_stale = true;
     return std::nullopt;
   }
@@ -353,8 +355,8 @@ void Reconciler::Impl::number_positions() {
   }
 }
 
-// Members of what runs, or of what was begun before a restart: it has its quota.
-void Reconciler::Impl::place_started() {
+// Members of what runs, or of what was begun before a restart: it has its quota. The works of those that found no room.
+std::vector<std::string> Reconciler::Impl::place_started() {
   std::set<std::string> started;
   for (const Order& entry : pending) {
     const auto work = queued.work_of.find(std::get<2>(entry));
@@ -362,10 +364,14 @@ void Reconciler::Impl::place_started() {
       started.insert(work->second);
   }
   std::map<std::string, engine::Outcome> answers;
+  std::vector<std::string> without_room;
   for (const std::string& id : started) {
     const Work& work = queued.works.at(id);
-    if (!busy(work) && worth_trying(work)) place_work(work, answers);
+    if (busy(work) || queued.holds.contains(id)) continue;
+    if (worth_trying(work)) place_work(work, answers);
+    if (work.core && !waiting_of(work).empty()) without_room.push_back(id);
   }
+  return without_room;
 }
 
 // A gang is tried when no write of a member is under way; a further member of one by itself.
@@ -410,10 +416,9 @@ void Reconciler::Impl::place_queued() {
   place_held();
   if (!std::exchange(pass_due, false) && passed_version == placement_version()) return;
   passed_version = placement_version();
-  place_started();
+  std::vector<std::string> without_room = place_started();
   number_positions();
   std::map<std::string, engine::Outcome> answers;
-  std::vector<std::string> without_room;
   std::set<std::string> offered;
   {
     queueing::Queues::Pass pass = queued.queues->pass(clock.now());

@@ -272,6 +272,66 @@ TEST_F(GangQueuesTest, MembersTogetherBreakNoMoreBoxesThanTheyMay) {
   EXPECT_THAT(cluster.api.evicted, IsEmpty());
 }
 
+const Json kInRackOne{{"heddle.dev/topology-required", "rack"}};
+
+// Gang g of queue a has both cards of rack r1; then one member dies, and "lent" of queue b borrows its card.
+void lose_a_member(FakeCluster& cluster) {
+  cluster.add_node("n1", 2, 81920, "64", "", "r1");
+  cluster.add_node("n2", 2, 81920, "64", "", "r2");
+  for (const char* queue : {"a", "b"})
+    cluster.api.put_queue(queue, leaf({{"guaranteed", queue == std::string("a") ? 3 : 0}}));
+  cluster.start_controller();
+  cluster.run();
+  submit_gang(cluster, "g", 2, "a", kInRackOne);
+  cluster.run(Duration::seconds(5));
+  cluster.delete_pod("g1");
+  cluster.api.collect_garbage();
+  submit(cluster, "lent", "b", Json{{"nodeSelector", {{"kubernetes.io/hostname", "n1"}}}});
+  cluster.run(Duration::seconds(5));
+}
+
+TEST_F(GangQueuesTest, APodInThePlaceOfADeadMemberTakesBackWhatIsBorrowed) {
+  lose_a_member(cluster);
+  const std::string rack = cluster.node_of("g0");
+  ASSERT_NE(rack, "");
+  ASSERT_EQ(cluster.node_of("lent"), "n1");
+  cluster.create_queued_member("g1", "g", 2, "a", kInRackOne);
+  cluster.run(Duration::seconds(5));
+  EXPECT_THAT(cluster.api.evicted, ElementsAre("lent"));
+  EXPECT_EQ(cluster.node_of("g1"), "n1");
+  EXPECT_EQ(status("a")["running"], 1);
+}
+
+TEST_F(GangQueuesTest, APodInThePlaceOfADeadMemberLeavesWhatABudgetProtects) {
+  lose_a_member(cluster);
+  cluster.api.budgets = {"lent"};
+  cluster.create_queued_member("g1", "g", 2, "a", kInRackOne);
+  cluster.run(Duration::seconds(5));
+  EXPECT_TRUE(cluster.gated("g1"));
+  EXPECT_EQ(cluster.node_of("lent"), "n1");
+  EXPECT_EQ(cluster.node_of("g0"), "n1");
+  cluster.finish_pod("lent");
+  cluster.api.collect_garbage();
+  cluster.run(Duration::seconds(60));
+  EXPECT_EQ(cluster.node_of("g1"), "n1");
+}
+
+TEST_F(GangQueuesTest, KilledAtEveryWriteOfAReplacementTheGangIsWholeAgain) {
+  const auto act = [](FakeCluster& one) {
+    one.create_queued_member("g1", "g", 2, "a", kInRackOne);
+    one.run(Duration::seconds(120));
+  };
+  const auto expect = [](const FakeCluster& one) {
+    EXPECT_EQ(bound(one, "g", 2), 2);
+    EXPECT_THAT(one.api.evicted, ElementsAre("lent"));
+  };
+  for (const Fault fault : {Fault::kCrashBefore, Fault::kCrashAfter, Fault::kLostAnswer, Fault::kLostRequest,
+                            Fault::kConflict, Fault::kUnavailable}) {
+    live_with_a_fault_at_every_write(fault, {lose_a_member, act, expect}, 4);
+    if (HasFailure()) return;
+  }
+}
+
 TEST_F(GangQueuesTest, AGangTakesBackSinglePodsOfSeveralNodes) {
   for (const char* node : {"n1", "n2"}) cluster.add_node(node, 2);
   for (const char* queue : {"a", "b"}) cluster.api.put_queue(queue, leaf({{"guaranteed", 2}}));

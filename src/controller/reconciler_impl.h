@@ -238,7 +238,7 @@ struct Reconciler::Impl {
   void number_positions();
   void place_queued();
   void place_work(const Work& work, std::map<std::string, engine::Outcome>& answers);
-  void place_started();
+  std::vector<std::string> place_started();
   void invite_growth(const Work& core);
   // Writes of it are under way, or it waits for a time.
   [[nodiscard]] bool busy(const Work& work);
@@ -256,6 +256,7 @@ struct Reconciler::Impl {
   void plan_evictions(const std::vector<std::string>& without_room);
   bool plan_eviction(const Work& work);
   bool plan_gang_eviction(const Unit& unit, const Work& work);
+  [[nodiscard]] bool lost_a_member(const Work& work);
   void begin_eviction(const Work& work, queueing::Eviction eviction, const std::set<std::string>& sites);
   [[nodiscard]] std::set<std::string> refused_victims(const Work& work) const;
   void add_growth(std::vector<std::string>& victims) const;

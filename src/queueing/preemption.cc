@@ -135,6 +135,7 @@ void Preemptions::remove(const std::string& id) {
 }
 
 bool Preemptions::quota_fits(const Search& search, const std::vector<const Victim*>& gone) {
+  if (search.runs) return true;
   const std::vector<std::string> ids = ids_of(gone);
   if (search.rule == Rule::kEntitled && !queues_.would_be_entitled(search.preemptor, ids)) return false;
   return !queues_.refusal_without(search.preemptor, ids, search.now);
@@ -208,18 +209,22 @@ std::optional<Eviction> Preemptions::plan_sites(Candidates& candidates, const Se
 Preemptions::Answer Preemptions::plan(const std::string& preemptor, Time now, FitOracle& oracle,
                                       const std::set<std::string>& refused) {
   const Workload* workload = queues_.workload(preemptor);
-  if (workload == nullptr || queues_.phase(preemptor) != Phase::kWaiting) {
+  const auto phase = queues_.phase(preemptor);
+  const bool runs = phase == Phase::kRunning;
+  if (workload == nullptr || (phase != Phase::kWaiting && !runs) || evictions_.contains(preemptor)) {
     return {std::nullopt, Reason{"NoVictims", "it does not wait"}};
   }
+  const bool borrows = runs && !queues_.entitled(preemptor);
   for (const Rule rule : {Rule::kEntitled, Rule::kBorrowing}) {
-    const Search search{preemptor, rule, now, oracle};
+    if (borrows && rule == Rule::kEntitled) continue;
+    const Search search{preemptor, rule, now, oracle, runs};
     Candidates candidates(*this, *workload, rule, refused);
     auto eviction = oracle.single_site() ? plan_one_site(candidates, search) : plan_sites(candidates, search);
     if (eviction && eviction->victims.empty()) return {std::nullopt, Reason{"Fits", "it fits without any victim"}};
     if (eviction) return {std::move(eviction), std::nullopt};
   }
   std::vector<const Victim*> all;
-  Candidates candidates(*this, *workload, Rule::kEntitled, refused);
+  Candidates candidates(*this, *workload, borrows ? Rule::kBorrowing : Rule::kEntitled, refused);
   while (const Victim* victim = candidates.next()) all.push_back(victim);
   if (auto quota = queues_.refusal_without(preemptor, ids_of(all), now)) return {std::nullopt, std::move(quota)};
   return {

@@ -10,6 +10,9 @@
 //   R3 in both cases work outside of all queues (pods without accelerators) of a lower priority.
 // So nobody borrows at the cost of another queue, and nobody is taken below its guarantee from outside.
 //
+// A preemptor that runs has lost a part of itself (a member of a gang died) and asks for room for it. Its quota is its
+// own already, so it is R1 when it is entitled, else R2, and quota is not asked.
+//
 // The victims of a plan are minimal: without any one of them P does not fit. They are looked for in this order: what is
 // borrowed or outside of all queues before what is entitled, then by prefers(); of all sets that make room a plan's
 // last victim in that order comes as early as possible. Gangs are units: all of a gang goes, or nothing; surplus
@@ -22,7 +25,8 @@
 // not at all and no B of p or above; a start without victims raises one number and lowers none; and the room that
 // victims leave in a guarantee only turns borrowed work into entitled. Each decision raises the word, and the words are
 // finite, for no number exceeds the number of workloads. What was freed is held for P (Queues::hold) until it starts,
-// so nothing else takes it in between. preemption_model_test.cc walks through every order of events of small worlds.
+// so nothing else takes it in between. A plan of what runs lowers the word, and there is one for each part that is
+// lost, which is an event from outside. preemption_model_test.cc walks through every order of events of small worlds.
 //
 // Cost: plan() O(victims + calls of the oracle); for one site one call a victim looked at and one a victim chosen, for
 // several sites O(log victims + chosen * log victims) calls.
@@ -98,12 +102,12 @@ class Preemptions {
   };
   [[nodiscard]] Answer plan(const std::string& preemptor, Time now, FitOracle& oracle,
                             const std::set<std::string>& refused = {});
-  // The preemptor is held, its victims leave. The caller evicts them.
+  // The preemptor is held, unless it runs; its victims leave. The caller evicts them.
   void begin(const Eviction& eviction, Time now);
   // A victim has gone; the preemptors that have all their room now. The caller places them and calls Queues::start.
   std::vector<std::string> gone(const std::string& victim, Time now);
   // A victim stays (a disruption budget, or it cannot be reached): the plan is given up, and what has not gone yet
-  // stays. The preemptor waits again; plan() it without this victim.
+  // stays. The preemptor waits again, or runs as before; plan() it without this victim.
   std::optional<std::string> refuse(const std::string& victim, Time now);
   // The preemptor does not want any more.
   void cancel(const std::string& preemptor, Time now);
@@ -122,6 +126,7 @@ class Preemptions {
     Rule rule;
     Time now;
     FitOracle& oracle;
+    bool runs = false;
   };
   [[nodiscard]] bool quota_fits(const Search& search, const std::vector<const Victim*>& gone);
   std::optional<Eviction> plan_one_site(Candidates& candidates, const Search& search);

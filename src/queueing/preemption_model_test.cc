@@ -28,9 +28,10 @@ struct Scene {
   std::vector<Job> jobs;
 };
 
-// What can happen: a decision of ours; a victim goes; a victim is refused; a job ends; a job arrives.
+// What can happen: a decision of ours; a victim goes; a victim is refused; a job ends; a job arrives; a card of a gang
+// breaks, and with it goes a member.
 struct Event {
-  enum class Kind { kDecide, kGone, kRefuse, kEnd, kArrive } kind = Kind::kDecide;
+  enum class Kind { kDecide, kGone, kRefuse, kEnd, kArrive, kBreak } kind = Kind::kDecide;
   std::string id;
 };
 
@@ -67,9 +68,18 @@ class World final : public FitOracle {
           const auto& victims = preemptions_->under_way().at(id).victims;
           if (std::find(victims.begin(), victims.end(), event.id) != victims.end()) places_.erase(id);
         }
-        preemptions_->refuse(event.id, now_);
+        if (const auto preemptor = preemptions_->refuse(event.id, now_)) coming_.erase(*preemptor);
         break;
+      case Event::Kind::kBreak: {
+        Place& place = places_.at(event.id);
+        --place.begin()->second;
+        --capacity_.at(place.begin()->first);
+        if (place.begin()->second == 0) place.erase(place.begin());
+        ++lost_[event.id];
+        break;
+      }
       case Event::Kind::kEnd:
+        forget(event.id);
         places_.erase(event.id);
         preemptions_->remove(event.id);
         queues_->remove(event.id, now_);
@@ -103,6 +113,12 @@ class World final : public FitOracle {
     return ids;
   }
   [[nodiscard]] std::vector<std::string> held() const { return in(Phase::kHeld); }
+  // Gangs of which a member may die.
+  [[nodiscard]] std::vector<std::string> whole_gangs() const {
+    std::vector<std::string> ids = in(Phase::kRunning);
+    std::erase_if(ids, [&](const std::string& id) { return !job_of(id).gang || lost_.contains(id); });
+    return ids;
+  }
   [[nodiscard]] static std::string id_of(size_t job) { return "j" + std::to_string(job); }
 
   // What decisions depend on, apart from the time.
@@ -116,6 +132,8 @@ class World final : public FitOracle {
       for (const auto& [site, cards] : places_.contains(id) ? places_.at(id) : Place()) {
         out += site + "x" + std::to_string(cards);
       }
+      if (lost_.contains(id)) out += "l" + std::to_string(lost_.at(id));
+      if (coming_.contains(id)) out += "c";
       out += queues_->entitled(id) ? "e " : "b ";
     }
     return out;
@@ -131,7 +149,7 @@ class World final : public FitOracle {
       int64_t together = 0;
       int64_t most = 0;
       for (int64_t s = 0; s < kSites; ++s) {
-        int64_t free = kCardsASite;
+        int64_t free = capacity_.at(name_of(s));
         for (const auto& [other, place] : places_) {
           const bool takes = queues_->entitled(other) || job_of(other).queue == job.queue || refused().contains(other);
           const auto here = place.find(name_of(s));
@@ -141,6 +159,14 @@ class World final : public FitOracle {
         most = std::max(most, free);
       }
       EXPECT_LT(job.gang ? together : most, job.cards) << id << " waits while others borrow: " << state();
+    }
+    for (const auto& [id, cards] : lost_) {
+      if (!queues_->entitled(id)) continue;
+      for (const auto& [other, place] : places_) {
+        const bool may_go = !queues_->entitled(other) && job_of(other).queue != job_of(id).queue;
+        EXPECT_TRUE(!may_go || refused().contains(other) || cards > 1)
+            << id << " lacks a card that " << other << " borrows";
+      }
     }
   }
 
@@ -159,10 +185,12 @@ class World final : public FitOracle {
   [[nodiscard]] static std::string name_of(int64_t site) { return "n" + std::to_string(site); }
   [[nodiscard]] const Job& job_of(const std::string& id) const { return setup_.jobs[static_cast<size_t>(id[1] - '0')]; }
   [[nodiscard]] int64_t free_at(const std::string& site, const std::set<std::string>& without = {}) const {
-    int64_t free = kCardsASite;
-    for (const auto& [id, place] : places_) {
-      const auto here = place.find(site);
-      if (here != place.end() && !without.contains(id)) free -= here->second;
+    int64_t free = capacity_.at(site);
+    for (const auto* places : {&places_, &coming_}) {
+      for (const auto& [id, place] : *places) {
+        const auto here = place.find(site);
+        if (here != place.end() && !without.contains(id)) free -= here->second;
+      }
     }
     return free;
   }
@@ -180,7 +208,24 @@ class World final : public FitOracle {
     return job.gang && left == 0 ? std::optional(place) : std::nullopt;
   }
 
+  void forget(const std::string& id) {
+    if (coming_.erase(id) > 0) preemptions_->cancel(id, now_);
+    lost_.erase(id);
+  }
+
+  // What a running gang has lost is there again.
+  void mend(const std::string& id, const Place& place) {
+    for (const auto& [site, cards] : place) places_[id][site] += cards;
+    lost_.erase(id);
+    start(id);
+  }
+
   void start(const std::string& id) {
+    if (coming_.contains(id)) {
+      const Place place = coming_.at(id);
+      coming_.erase(id);
+      return mend(id, place);
+    }
     queues_->start(id, now_);
     const Place& place = places_.at(id);
     Victim victim{id, job_of(id).queue, job_of(id).priority, now_, job_of(id).cards * kCard, {}, false};
@@ -198,7 +243,55 @@ class World final : public FitOracle {
     return out;
   }
 
+  // Gangs that run and lack a member, when there is room.
+  bool mend_one() {
+    const std::map<std::string, int64_t> lost = lost_;
+    for (const auto& [id, cards] : lost) {
+      if (coming_.contains(id) || queues_->phase(id) != Phase::kRunning) continue;
+      const Job part{.queue = {}, .cards = cards, .gang = true};
+      if (const auto place = place_of(part, {})) {
+        mend(id, *place);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool make_room_for_one() {
+    for (const auto& [id, cards] : lost_) {
+      if (coming_.contains(id) || queues_->phase(id) != Phase::kRunning) continue;
+      const Job part{.queue = {}, .cards = cards, .gang = true};
+      asks_ = &part;
+      auto answer = preemptions_->plan(id, now_, *this, refused());
+      if (!answer.eviction) continue;
+      std::vector<std::string>& victims = answer.eviction->victims;
+      add_growth(victims);
+      const auto place = place_of(part, {victims.begin(), victims.end()});
+      EXPECT_TRUE(place) << "a plan makes room";
+      if (!place) return false;
+      begin(*answer.eviction);
+      coming_[id] = *place;
+      return true;
+    }
+    return false;
+  }
+
+  void add_growth(std::vector<std::string>& victims) const {
+    const bool whole_gang = std::find(victims.begin(), victims.end(), id_of(0)) != victims.end();
+    for (const std::string& other : whole_gang ? in(Phase::kRunning) : std::vector<std::string>()) {
+      if (job_of(other).growth && std::find(victims.begin(), victims.end(), other) == victims.end())
+        victims.push_back(other);
+    }
+  }
+
+  // A victim that was making room for a part of itself needs none.
+  void begin(const Eviction& eviction) {
+    preemptions_->begin(eviction, now_);
+    for (const std::string& victim : eviction.victims) forget(victim);
+  }
+
   bool decide() {
+    if (mend_one()) return true;
     auto pass = queues_->pass(now_);
     while (const auto offer = pass.next()) {
       const auto place = place_of(job_of(offer->id), {});
@@ -210,22 +303,19 @@ class World final : public FitOracle {
       start(offer->id);
       return true;
     }
+    if (make_room_for_one()) return true;
     for (const std::string& id : in(Phase::kWaiting)) {
       asks_ = &job_of(id);
       auto answer = preemptions_->plan(id, now_, *this, refused());
       if (!answer.eviction) continue;
       std::vector<std::string>& victims = answer.eviction->victims;
-      const bool whole_gang = std::find(victims.begin(), victims.end(), id_of(0)) != victims.end();
-      for (const std::string& other : whole_gang ? in(Phase::kRunning) : std::vector<std::string>()) {
-        if (job_of(other).growth && std::find(victims.begin(), victims.end(), other) == victims.end())
-          victims.push_back(other);
-      }
+      add_growth(victims);
       const std::set<std::string> without(victims.begin(), victims.end());
       auto place =
           asks_->gang ? place_of(*asks_, without) : std::optional(Place{{answer.eviction->site, asks_->cards}});
       EXPECT_TRUE(place) << "a plan makes room";
       if (!place) return false;
-      preemptions_->begin(*answer.eviction, now_);
+      begin(*answer.eviction);
       places_[id] = *std::move(place);
       return true;
     }
@@ -236,6 +326,9 @@ class World final : public FitOracle {
   std::optional<Queues> queues_;
   std::optional<Preemptions> preemptions_;
   std::map<std::string, Place> places_;  // of what runs, leaves or is held
+  std::map<std::string, int64_t> capacity_ = {{"n0", kCardsASite}, {"n1", kCardsASite}};
+  std::map<std::string, int64_t> lost_;  // cards of gangs that run
+  std::map<std::string, Place> coming_;  // where room is being made for them
   std::set<std::string> refused_;
   const Job* asks_ = nullptr;  // whom the oracle is asked for
   Time now_{1};
@@ -270,6 +363,7 @@ class Walk {
     }
     if (outside > 0) {
       for (const std::string& id : world.in(Phase::kRunning)) then({Event::Kind::kEnd, id}, outside - 1, refusals, {});
+      for (const std::string& id : world.whole_gangs()) then({Event::Kind::kBreak, id}, outside - 1, refusals, {});
     }
     const bool acted = world.apply({Event::Kind::kDecide, ""});
     if (acted) {

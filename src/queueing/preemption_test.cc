@@ -227,6 +227,42 @@ TEST_F(PreemptionTest, ARefusedVictimGivesThePlanUp) {
   EXPECT_THAT(queues_->violations(), ElementsAre());
 }
 
+TEST_F(PreemptionTest, WhatRunsMakesRoomForAPartThatItLost) {
+  run("g", "b", 4, "n1", 1);
+  run("own", "a", 8, "n2");
+  run("lent", "a", 2, "n3");
+  run("low", "b", 1, "n4");
+  wait("w", "b", 1, 5);
+  Cards oracle({}, 1, 1);
+  const auto answer = preemptions_->plan("g", now(), oracle);
+  ASSERT_TRUE(answer.eviction);
+  EXPECT_THAT(answer.eviction->victims, ElementsAre("lent")) << "borrowed before entitled";
+  const auto used = queues_->usage("b");
+  preemptions_->begin(*answer.eviction, now());
+  EXPECT_EQ(queues_->phase("g"), Phase::kRunning);
+  EXPECT_EQ(queues_->phase("lent"), Phase::kLeaving);
+  EXPECT_EQ(queues_->usage("b"), used) << "it has its quota already";
+  EXPECT_THAT(victims("g", oracle), ElementsAre(HasSubstr("does not wait"))) << "one plan at a time";
+  EXPECT_EQ(preemptions_->refuse("lent", now()), "g");
+  EXPECT_EQ(queues_->phase("g"), Phase::kRunning);
+  EXPECT_EQ(queues_->phase("lent"), Phase::kRunning);
+  EXPECT_THAT(victims("g", oracle, {"lent"}), ElementsAre("low"));
+  EXPECT_THAT(victims("g", oracle, {"lent", "low"}), ElementsAre(HasSubstr("nothing that runs may be evicted")));
+}
+
+TEST_F(PreemptionTest, WhatBorrowsTakesTheLesserOfItsQueueForAPartThatItLost) {
+  run("own", "a", 8, "n1");
+  run("g", "a", 2, "n2", 1);
+  run("lent", "b", 1, "n3");
+  run("more", "a", 1, "n4");
+  run("owned", "b", 7, "n5");
+  run("over", "b", 1, "n6");
+  Cards oracle({}, 1, 1);
+  EXPECT_FALSE(queues_->entitled("g"));
+  EXPECT_THAT(victims("g", oracle), ElementsAre("more"));
+  EXPECT_THAT(victims("g", oracle, {"more"}), ElementsAre(HasSubstr("NoVictims")));
+}
+
 // On random worlds: what a plan says fits, and without any one of its victims it would not.
 TEST(PreemptionPropertyTest, PlansAreEnoughAndMinimal) {
   int64_t planned = 0;

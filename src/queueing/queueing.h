@@ -141,7 +141,7 @@ class Queues {
   void start(const std::string& id, Time now);
   // Waiting -> held: what it needs is taken for it, as by a preemption under way.
   void hold(const std::string& id, Time now);
-  // In one step: the waiting one is held, and the running ones are leaving.
+  // In one step: the waiting one is held, and the running ones are leaving. One that runs already stays as it is.
   void evict_for(const std::string& id, const std::vector<std::string>& victims, Time now);
   // Leaving -> running again, whatever the quota says.
   void stay(const std::string& id, Time now);

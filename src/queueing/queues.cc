@@ -252,7 +252,7 @@ void Queues::hold(const std::string& id, Time now) {
 void Queues::evict_for(const std::string& id, const std::vector<std::string>& victims, Time now) {
   impl_->advance_to(now);
   Entry* entry = impl_->find(id);
-  if (entry == nullptr || entry->phase != Phase::kWaiting) return;
+  if (entry == nullptr || (entry->phase != Phase::kWaiting && entry->phase != Phase::kRunning)) return;
   std::set<size_t> leaves;
   for (const std::string& other : victims) {
     Entry* victim = impl_->find(other);
@@ -262,8 +262,10 @@ void Queues::evict_for(const std::string& id, const std::vector<std::string>& vi
     leaves.insert(victim->leaf);
   }
   // Before anything else of its queue may use what its victims leave.
-  impl_->activate(*entry, Phase::kHeld);
-  entry->started = impl_->now;
+  if (entry->phase == Phase::kWaiting) {
+    impl_->activate(*entry, Phase::kHeld);
+    entry->started = impl_->now;
+  }
   for (const size_t leaf : leaves) impl_->promote(leaf);
 }
 
