@@ -239,6 +239,19 @@ void Reconciler::Impl::gang_refused(const Unit& unit, const Work* work, Telling 
   }
 }
 
+// Nothing: something of it has to change first. open: its claims that need devices.
+std::optional<engine::GangMember> Reconciler::Impl::gang_member(const PodRecord& record, std::vector<Want>& open) {
+  const Wants wants = wants_of(record);
+  engine::GangMember member;
+  member.request = request_of(record, wants, open);
+  member.shape = record.signature;
+  for (const Want& want : open) {
+    if (want.request == nullptr) member.shape += codec::claim_spec_json(spec_of(want));
+  }
+  if (wants.blocked || open.empty()) return std::nullopt;
+  return member;
+}
+
 // What is still to be placed, in rank order; nothing when something of it has to change first.
 std::optional<GangAsk> Reconciler::Impl::gang_ask(const Unit& unit, const Work* work) {
   GangAsk ask;
@@ -258,24 +271,23 @@ std::optional<GangAsk> Reconciler::Impl::gang_ask(const Unit& unit, const Work* 
   }
   if (work != nullptr) ask.request.boxes = boxes_for(work->id);
   for (PodRecord* record : waiting_members(unit, work)) {
-    const std::string key = record->pod.meta.key();
-    const Wants wants = wants_of(*record);
-    engine::GangMember member;
     GangAsk::Member asked;
     asked.record = record;
-    member.request = request_of(*record, wants, asked.open);
-    member.shape = record->signature;
-    for (const Want& want : asked.open) {
-      if (want.request == nullptr) member.shape += codec::claim_spec_json(spec_of(want));
-      ask.least += least_usage(spec_of(want));
-    }
-    if (wants.blocked || asked.open.empty()) {
-      dirty.insert(key);
+    std::optional<engine::GangMember> member = gang_member(*record, asked.open);
+    if (!member) {
+      dirty.insert(record->pod.meta.key());
       return std::nullopt;
     }
-    if (const auto subgroup = subgroup_of.find(key); subgroup != subgroup_of.end()) member.subgroup = subgroup->second;
-    ask.request.members.push_back(std::move(member));
+    for (const Want& want : asked.open) ask.least += least_usage(spec_of(want));
+    if (const auto subgroup = subgroup_of.find(record->pod.meta.key()); subgroup != subgroup_of.end())
+      member->subgroup = subgroup->second;
+    ask.request.members.push_back(*std::move(member));
     ask.members.push_back(std::move(asked));
+  }
+  for (PodRecord* record : waiting_members(unit, nullptr)) {
+    if (work == nullptr || !work->core || work->members.contains(record->pod.meta.key())) continue;
+    std::vector<Want> open;
+    if (auto member = gang_member(*record, open)) ask.request.later.push_back(*std::move(member));
   }
   for (const std::string& key : gang.whole) {
     const PodRecord* record = find(key);

@@ -147,6 +147,7 @@ struct Reconciler::Impl {
   // work: the one of its works that is tried; null: there are no queues.
   void place_gang(const Unit& unit, const Work* work);
   std::optional<GangAsk> gang_ask(const Unit& unit, const Work* work);
+  std::optional<engine::GangMember> gang_member(const PodRecord& record, std::vector<Want>& open);
   // What its queue says to these devices; nothing: they are planned, or told why not.
   std::optional<engine::Reason> gang_assigned(const Unit& unit, const Work* work, GangAsk& ask,
                                               engine::GangAssigned& outcome);

@@ -321,18 +321,41 @@ Result<GangFound> GangSearch::find() {
   return found;
 }
 
-Result<GangOutcome> GangSearch::run(SeededRandom& random) {
+Result<GangOutcome> GangSearch::run(SeededRandom& random, const std::optional<GangDomain>& first) {
+  if (first) {
+    HEDDLE_TRY(const GangAttempt made, best_attempt(*first));
+    if (made.enough) return assigned(*first, made, random);
+  }
   HEDDLE_TRY(const GangFound found, find());
   if (found.best) return assigned(found.best->first, found.best->second, random);
   return explain(found.closest.value_or(GangDomain{}));
 }
+
+namespace {
+
+// The domain that the gang would have with those that come later. Nothing: they make no difference.
+Result<std::optional<GangDomain>> domain_of_all(const State& state, const std::vector<TopologyLevel>& levels,
+                                                const GangRequest& request) {
+  const bool anywhere = request.required.empty() && request.preferred.empty();
+  if (request.later.empty() || anywhere || !request.fixed_nodes.empty()) return std::optional<GangDomain>();
+  GangRequest all = request;
+  all.members.insert(all.members.end(), all.later.begin(), all.later.end());
+  all.later.clear();
+  HEDDLE_TRY(const auto search, GangSearch::make(state, levels, all));
+  HEDDLE_TRY(const GangFound found, search->find());
+  if (!found.best) return std::optional<GangDomain>();
+  return std::optional(found.best->first);
+}
+
+}  // namespace
 
 Result<GangOutcome> place_gang(const State& state, const std::vector<TopologyLevel>& levels, const GangRequest& request,
                                SeededRandom& random) {
   HEDDLE_CHECK_OK(check(request));
   if (is_slice(request.required)) return place_slice(state, request, random);
   HEDDLE_TRY(const auto search, GangSearch::make(state, levels, request));
-  return search->run(random);
+  HEDDLE_TRY(const std::optional<GangDomain> first, domain_of_all(state, levels, request));
+  return search->run(random, first);
 }
 
 }  // namespace heddle::engine

@@ -47,6 +47,9 @@ struct GangRequest {
   std::string required = {};
   std::string preferred = {};
   std::vector<BoxBudget> boxes = {};
+  // Further ones that will be asked for when it has started: of the domains that take the members, those come first
+  // that take these as well.
+  std::vector<GangMember> later = {};
 };
 
 struct GangAssigned {
@@ -57,7 +60,8 @@ struct GangAssigned {
 
 using GangOutcome = std::variant<GangAssigned, Waiting, Infeasible>;
 
-// All members in the narrowest domain that is allowed; else as many as can be, at least the minimum. Among domains of a
+// All members in the narrowest domain that is allowed; else as many as can be, at least the minimum; those of `later`
+// count, and are not placed. Among domains of a
 // level that take all, the one with the least free. Inside a domain as few domains of each narrower level as can be,
 // and as few nodes; the members of one shape take them in rank order, so that neighbours in rank are neighbours.
 // With members of one shape a "no" is exact unless the search on a node was given up; with several shapes they are

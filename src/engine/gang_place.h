@@ -45,7 +45,8 @@ class GangSearch {
   static Result<std::unique_ptr<GangSearch>> make(const State& state, const std::vector<TopologyLevel>& levels,
                                                   const GangRequest& request);
 
-  Result<GangOutcome> run(SeededRandom& random);
+  // first: the domain that is tried before all others.
+  Result<GangOutcome> run(SeededRandom& random, const std::optional<GangDomain>& first);
   Result<GangFound> find();
   // From now on as if these had ended; what was assumed before holds no more.
   void assume_gone(const std::vector<const VictimHoldings*>& gone);  // gang_eviction.cc

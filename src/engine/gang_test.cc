@@ -175,6 +175,24 @@ TEST_F(GangTest, MembersOfSeveralShapesGoTogether) {
   EXPECT_EQ(grant(gang(1, {})).size(), 0U);
 }
 
+TEST_F(GangTest, TheDomainIsOneThatTakesThoseThatComeLaterToo) {
+  add_racks(3, 1, 8);
+  take("n0-0", 5);
+  take("n1-0", 3);
+  GangRequest request = gang(3, {});
+  request.required = "rack";
+  EXPECT_EQ(std::get<GangAssigned>(place(request)).domain, "r0") << "the one with the least free";
+  for (int i = 3; i < 5; ++i) request.later.push_back(member(i, {}));
+  GangOutcome outcome = place(request);
+  EXPECT_EQ(std::get<GangAssigned>(outcome).domain, "r1");
+  EXPECT_EQ(std::get<GangAssigned>(outcome).members.size(), 3U);
+  for (int i = 5; i < 9; ++i) request.later.push_back(member(i, {}));
+  EXPECT_EQ(std::get<GangAssigned>(place(request)).domain, "r2") << "where most of them fit, if not all";
+  take("n2-0", 6);
+  request.minimum = 3;
+  EXPECT_EQ(std::get<GangAssigned>(place(request)).domain, "r1") << "the core has room in it first of all";
+}
+
 // Members of one shape that may not go to the same nodes are not the same.
 TEST_F(GangTest, NodesThatAreHeldFromOneMemberAreHeldFromItAlone) {
   add_node("n1", 1);
