@@ -32,11 +32,17 @@ bool has_share(const guard::DeviceLimit& device) {
   return device.cores_percent > 0 && device.cores_percent < 100;
 }
 
+// What it may use changes while it runs.
+bool is_told(const guard::DeviceLimit& device) {
+  return has_share(device) || device.gives_way;
+}
+
 // What the tenant may use of the device's time just now.
 std::string rate_text(const GuardView& view, size_t index) {
   const guard::DeviceLimit& device = view.limits.devices[index];
-  if (!has_share(device)) return "all";
   const DeviceHint& hint = view.hints[index];
+  if (device.gives_way && hint.fresh && !view.limits.flags.strict_share && hint.rate < 1) return percent(hint.rate);
+  if (!has_share(device)) return "all";
   const bool told = hint.fresh && !view.limits.flags.strict_share;
   return percent(told ? std::max(hint.rate, device.cores_percent / 100.0) : device.cores_percent / 100.0);
 }
@@ -74,6 +80,7 @@ Json device_json(const GuardView& view, size_t index) {
   out["memoryBytes"] = device.memory_bytes;
   out["wholeCard"] = device.whole_card;
   out["coresPercent"] = device.cores_percent;
+  out["givesWay"] = device.gives_way;
   if (hint.fresh) {
     out["rate"] = hint.rate;
     out["intervalsCount"] = hint.charge;
@@ -213,9 +220,10 @@ std::vector<std::string> guard_changes(const GuardView& before, const GuardView&
     }
     const bool moved = std::abs(after.hints[i].rate - before.hints[i].rate) >= kShareNoise ||
                        after.hints[i].fresh != before.hints[i].fresh;
-    if (has_share(after.limits.devices[i]) && moved) {
-      lines.push_back(fmt::format("{} may be used {} now (its share: {}%)", uuid, rate_text(after, i),
-                                  after.limits.devices[i].cores_percent));
+    const guard::DeviceLimit& device = after.limits.devices[i];
+    if (is_told(device) && moved) {
+      const std::string own = device.gives_way ? "gives way" : fmt::format("its share: {}%", device.cores_percent);
+      lines.push_back(fmt::format("{} may be used {} now ({})", uuid, rate_text(after, i), own));
     }
   }
   if (before.usage && after.usage) process_changes(*before.usage, *after.usage, lines);

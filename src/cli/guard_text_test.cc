@@ -45,6 +45,21 @@ TEST(GuardText, AWordThatIsOldOrOfAStrictClaimDoesNotCount) {
   EXPECT_THAT(guard_table({strict}), testing::ContainsRegex("3000Mi +30% +30.0% "));
 }
 
+TEST(GuardText, ShowsWhatATenantThatGivesWayHas) {
+  GuardView giving = view();
+  giving.limits.devices[0].cores_percent = 0;
+  giving.limits.devices[0].gives_way = true;
+  giving.hints[0].rate = 0;
+  EXPECT_THAT(guard_table({giving}), testing::ContainsRegex("3000Mi +- +0.0% "));
+  EXPECT_EQ(nlohmann::json::parse(guard_json({giving}))["claims"][0]["devices"][0]["givesWay"], true);
+  GuardView alone = giving;
+  alone.hints[0].rate = 1;
+  EXPECT_THAT(guard_table({alone}), testing::ContainsRegex("3000Mi +- +all "));
+  EXPECT_THAT(guard_changes(alone, giving), ElementsAre("GPU-1 may be used 0.0% now (gives way)"));
+  alone.hints[0].fresh = false;
+  EXPECT_THAT(guard_table({alone}), testing::ContainsRegex("3000Mi +- +all ")) << "nobody tells it anything";
+}
+
 TEST(GuardText, SaysWhyAnAccountCannotBeRead) {
   GuardView damaged = view();
   damaged.usage = fail(Code::kInvalidArgument, "the usage file is cut");

@@ -38,7 +38,7 @@ def chart(cluster):
 CARDS = 2  # of the real node
 # What must hold without any program of Heddle comes first; then the controller starts, then the agent.
 ORDER = ("test_harness", "test_chart", "test_policies", "test_stock_scheduler", "test_controller", "test_refusals",
-         "test_queues", "test_lifecycle", "test_crashes", "test_share", "test_metrics", "test_supervision", "test_ascend",
+         "test_foreign_drivers", "test_queues", "test_lifecycle", "test_crashes", "test_share", "test_priorities", "test_metrics", "test_supervision", "test_ascend",
          "test_node_crashes", "test_in_pods", "test_bench")
 
 

@@ -26,7 +26,7 @@ constexpr const char* kHelp =
     "         pool[=trim:SIZE|threshold:SIZE]\n"
     "look:    totals expect-total=SIZE nvml-memory nvml-processes nvml-load devices[=COUNT]\n"
     "work:    launch=DURATION[*COUNT] launch-ex= launch-coop= launch-graph= launch-async= sync event-time=DURATION\n"
-    "         kernel=DURATION measure-share=DURATION expect-share=LOW-HIGH\n"
+    "         kernel=DURATION measure-share=DURATION work-until=PATH expect-share=LOW-HIGH\n"
     "process: init expect-init=CODE expect-error=CODE device=N context reset hold[=DURATION] sleep=DURATION fork\n"
     "         fork-idle=DURATION closefrom=N touch=PATH wait-file=PATH threads=N (the next step in N threads at "
     "once)\n";

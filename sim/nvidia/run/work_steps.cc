@@ -1,4 +1,6 @@
 // Steps that give the card work and measure what they get of it.
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdio>
 
@@ -96,14 +98,10 @@ Outcome synchronize(Session& session, const std::string&) {
   return code == CUDA_SUCCESS ? Outcome{"", true} : failed(session, code);
 }
 
-// Keeps the card busy for a while with kernels of `kernel=` length, some launched ahead, and tells which part of that
-// time they made up: alone this is about 1.
-Outcome measure_share(Session& session, const std::string& value) {
+// Keeps the card busy with kernels of `kernel=` length, some launched ahead, while more(time so far), and tells which
+// part of that time they made up: alone this is about 1.
+Outcome keep_busy(Session& session, const std::function<bool(std::int64_t elapsed)>& more) {
   constexpr int kAhead = 4;
-  std::int64_t span = 0;
-  if (!parse_duration(value, span)) {
-    return {"error='write a duration, like 5s'", false};
-  }
   CUfunction function = nullptr;
   CUresult code = session.use_device();
   code = code == CUDA_SUCCESS ? session.kernel(session.kernel_ns, function) : code;
@@ -115,7 +113,7 @@ Outcome measure_share(Session& session, const std::string& value) {
   }
   std::int64_t kernels = 0;
   const std::int64_t start = clock_ns();
-  while (code == CUDA_SUCCESS && clock_ns() - start < span && !stop_requested()) {
+  while (code == CUDA_SUCCESS && more(clock_ns() - start) && !stop_requested()) {
     CUevent event = events[kernels % kAhead];
     code = session.cuda.cuEventSynchronize(event);
     code = code == CUDA_SUCCESS
@@ -138,6 +136,18 @@ Outcome measure_share(Session& session, const std::string& value) {
   std::snprintf(text, sizeof(text), "share=%.4f kernels=%lld elapsed_us=%lld", session.last_share,
                 static_cast<long long>(kernels), static_cast<long long>(elapsed / 1000));
   return {text, true};
+}
+
+Outcome measure_share(Session& session, const std::string& value) {
+  std::int64_t span = 0;
+  if (!parse_duration(value, span)) {
+    return {"error='write a duration, like 5s'", false};
+  }
+  return keep_busy(session, [span](std::int64_t elapsed) { return elapsed < span; });
+}
+
+Outcome work_until(Session& session, const std::string& path) {
+  return keep_busy(session, [&path](std::int64_t) { return access(path.c_str(), F_OK) != 0; });
 }
 
 // "0.25-0.35": what the last measure-share must have given.
@@ -195,6 +205,7 @@ void add_work_steps(std::map<std::string, Step>& steps) {
   steps["sync"] = synchronize;
   steps["kernel"] = set_kernel;
   steps["measure-share"] = measure_share;
+  steps["work-until"] = work_until;
   steps["expect-share"] = expect_share;
   steps["event-time"] = event_time;
 }
