@@ -10,6 +10,7 @@ from harness.process import wait_until
 from test_share import tenant, wait_done, wait_line
 
 IMAGE = "heddle.test/heddle"
+GUARDS = ("libheddle_guard.so", "libheddle_guard_ascend.so")  # beside the programs, where the agent looks for them
 
 
 def heddle_image(heddle):
@@ -17,7 +18,8 @@ def heddle_image(heddle):
     root = image.shell_root(heddle.dir / "heddle-image")
     programs = [program(name) for name in ("heddle-controller", "heddle-agent", "heddle-oci-hook")]
     image.add_glibc(root, [path for path in programs if path.exists()])
-    (root / "bin" / "libheddle_guard.so").write_bytes((build_dir() / "lib/libheddle_guard.so").read_bytes())
+    for library in GUARDS:
+        (root / "bin" / library).write_bytes((build_dir() / "lib" / library).read_bytes())
     heddle.cluster.node.import_image(f"{IMAGE}:1", root, ["/bin/heddle-controller"])
 
 
@@ -72,6 +74,15 @@ def test_deployment_and_daemonset_become_ready(installed):
         "daemonsets", "heddle-agent", NAMESPACE)["status"].get("numberReady") == 1, 120)
     for body in api.list("pods", NAMESPACE):
         assert all(entry["restartCount"] == 0 for entry in body["status"]["containerStatuses"]), why(installed)
+
+
+def test_the_image_has_the_guard_of_each_vendor(installed):
+    """The agent lays them out on the node, and takes away those that it does not have."""
+    def laid_out():
+        return {path.read_bytes() for path in (installed.state_dir / "guard").glob("*/lib/libheddle_guard.so")}
+    wanted = {(build_dir() / "lib" / library).read_bytes() for library in GUARDS}
+    assert len(wanted) == 2
+    wait_until("the guards are laid out", lambda: laid_out() == wanted, 60)
 
 
 def wait_serving(heddle):
