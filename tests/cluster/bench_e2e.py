@@ -6,11 +6,15 @@ node; each pod takes one device. Stock: a ResourceClaim and a pod that names it,
 kube-scheduler. Heddle: a pod with `nvidia.com/gpu: 1`, through webhook, controller and kube-scheduler. Each side twice: with
 kube-scheduler's default client limits, and with limits raised so far that the CPU binds.
 
-  bench_e2e.py [--small] [--nodes N] [--pods N] [--creators N] [--only stock|heddle] [--profile DIR]
+Then the same pods as gangs of 8, with raised limits: Heddle's by annotation, and, in a cluster of its own, kube-scheduler's native
+ones (PodGroups of scheduling.k8s.io/v1beta1, which 1.37 has behind the feature gate GenericWorkload).
+
+  bench_e2e.py [--small] [--nodes N] [--pods N] [--creators N] [--only stock|heddle|gangs] [--profile DIR]
   HEDDLE_BENCH_RESULTS   the file to add numbers to (default build/bench/results.json)
 """
 import argparse
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -27,9 +31,11 @@ from harness.heddle import Heddle  # noqa: E402
 from harness.process import Failed, wait_until  # noqa: E402
 
 DEVICES = 8
+GANG = 8  # members
 CREATORS = 16
 STOCK_DRIVER = "stock.example.com"
 RAISED_QPS = 5000
+POD_GROUPS = "apis/scheduling.k8s.io/v1beta1"
 
 
 def request_counts(api):
@@ -210,13 +216,40 @@ class Bench:
         self.api.request("POST", self.api.path("pods", namespace), objects.pod(
             name, namespace, limits=objects.share()), raw=True)
 
+    def create_heddle_member(self, namespace, name):
+        gang, index = divmod(int(name.removeprefix("pod-")), GANG)
+        marks = {"heddle.dev/gang": f"gang-{gang}", "heddle.dev/gang-size": str(GANG), "heddle.dev/gang-index": str(index)}
+        self.api.request("POST", self.api.path("pods", namespace), objects.pod(
+            name, namespace, limits=objects.share(), annotations=marks), raw=True)
+
+    def create_native_member(self, namespace, name):
+        """Of a PodGroup that the first member makes."""
+        gang, index = divmod(int(name.removeprefix("pod-")), GANG)
+        if index == 0:
+            self.api.request("POST", f"{POD_GROUPS}/namespaces/{namespace}/podgroups", {
+                "apiVersion": POD_GROUPS.removeprefix("apis/"), "kind": "PodGroup",
+                "metadata": {"name": f"gang-{gang}", "namespace": namespace},
+                "spec": {"schedulingPolicy": {"gang": {"minCount": GANG}}}}, raw=True)
+        self.api.request("POST", self.api.path("resourceclaims", namespace), objects.claim(
+            name, namespace, device_class="stock"), raw=True)
+        self.api.request("POST", self.api.path("pods", namespace), objects.claim_user(
+            name, namespace, {"card": {"resourceClaimName": name}}, schedulingGroup={"podGroupName": f"gang-{gang}"}), raw=True)
+
     def stock(self, qps):
         self.cluster.plane.restart_scheduler(qps)
         return self.run(self.create_stock, self.cluster.plane.processes["kube-scheduler"].tail)
 
+    def native_gangs(self):
+        self.cluster.plane.restart_scheduler(RAISED_QPS)
+        return self.run(self.create_native_member, self.cluster.plane.processes["kube-scheduler"].tail)
+
     def ours(self, qps):
         self.cluster.plane.restart_scheduler(qps)
         return self.run(self.create_heddle, self.heddle.controllers["controller-0"].tail)
+
+    def our_gangs(self):
+        self.cluster.plane.restart_scheduler(RAISED_QPS)
+        return self.run(self.create_heddle_member, self.heddle.controllers["controller-0"].tail)
 
 
 def merge(numbers):
@@ -226,30 +259,53 @@ def merge(numbers):
     path.write_text(json.dumps({**known, **numbers}, indent=1, sort_keys=True) + "\n")
 
 
-def schedule(arguments):
-    numbers = {}
-    # The controller manager has no part in the measured path; its limits would only make clearing up slow.
-    with Cluster(with_node=False, manager_qps=RAISED_QPS, profiling=arguments.profile is not None) as cluster:
+@contextlib.contextmanager
+def fleet(arguments, native_gangs=False):
+    """A cluster with empty nodes. The controller manager has no part in the measured path; its limits would only make clearing up
+    slow."""
+    with Cluster(with_node=False, manager_qps=RAISED_QPS, profiling=arguments.profile is not None, native_gangs=native_gangs) as cluster:
         bench = Bench(cluster, arguments.nodes, arguments.pods, arguments.creators, arguments.profile)
         bench.make_nodes()
-        limits = [("e2e.", RAISED_QPS)] + ([] if arguments.small or arguments.raised else [("e2e.stocklimits.", None)])
-        if arguments.only != "heddle":
+        yield bench
+
+
+def schedule(arguments):
+    numbers = {}
+    wanted = {arguments.only} if arguments.only else {"stock", "heddle", "gangs"}
+    limits = [("e2e.", RAISED_QPS)] + ([] if arguments.small or arguments.raised else [("e2e.stocklimits.", None)])
+
+    def add(prefix, found):
+        numbers.update({prefix + name: value for name, value in found.items()})
+    with fleet(arguments) as bench:
+        if "stock" in wanted:
             bench.stock_slices()
             for prefix, qps in limits:
-                numbers.update({f"{prefix}stock_{name}": value for name, value in bench.stock(qps).items()})
+                add(f"{prefix}stock_", bench.stock(qps))
             bench.remove_stock_slices()
-        if arguments.only != "stock":
+        if wanted & {"heddle", "gangs"}:
             bench.heddle.install_objects()
             bench.heddle_slices()
             controller = bench.heddle.serve()
-            for prefix, qps in limits:
-                numbers.update({prefix + name: value for name, value in bench.ours(qps).items()})
-            numbers["controller.rss_mib"] = controller.rss_mib()
+            if "heddle" in wanted:
+                for prefix, qps in limits:
+                    add(prefix, bench.ours(qps))
+                numbers["controller.rss_mib"] = controller.rss_mib()
+            if "gangs" in wanted:
+                add("e2e.gang.", bench.our_gangs())
             bench.heddle.stop()
-        for prefix, _ in limits:
-            if arguments.only is None:
-                numbers[prefix + "ratio"] = numbers[prefix + "pods_per_second"] / numbers[prefix + "stock_pods_per_second"]
-    return numbers
+    if "gangs" in wanted:
+        with fleet(arguments, native_gangs=True) as bench:
+            bench.stock_slices()
+            add("e2e.gang.native_", bench.native_gangs())
+    return {**numbers, **ratios(numbers, [prefix for prefix, _ in limits])}
+
+
+def ratios(numbers, prefixes):
+    """Pods a second against the peer's, where both were measured."""
+    pairs = [(f"{prefix}ratio", f"{prefix}pods_per_second", f"{prefix}stock_pods_per_second") for prefix in prefixes]
+    pairs += [("e2e.gang.ratio", "e2e.gang.pods_per_second", "e2e.gang.native_pods_per_second"),
+              ("e2e.gang.stock_ratio", "e2e.gang.pods_per_second", "e2e.stock_pods_per_second")]
+    return {name: numbers[ours] / numbers[theirs] for name, ours, theirs in pairs if ours in numbers and theirs in numbers}
 
 
 def main():
@@ -257,13 +313,13 @@ def main():
     parser.add_argument("--small", action="store_true", help="tiny sizes: only that it runs")
     parser.add_argument("--nodes", type=int)
     parser.add_argument("--pods", type=int)
-    parser.add_argument("--only", choices=["stock", "heddle"])
+    parser.add_argument("--only", choices=["stock", "heddle", "gangs"])
     parser.add_argument("--raised", action="store_true", help="only with raised limits")
     parser.add_argument("--creators", type=int, default=CREATORS, help="threads that create pods")
     parser.add_argument("--profile", type=pathlib.Path, metavar="DIR", help="keep CPU profiles of the API server here")
     arguments = parser.parse_args()
     arguments.nodes = arguments.nodes or (4 if arguments.small else 130)
-    arguments.pods = arguments.pods or (20 if arguments.small else 1000)
+    arguments.pods = arguments.pods or (24 if arguments.small else 1000)
     numbers = {key: round(value, 3) for key, value in schedule(arguments).items()}
     merge(numbers)
     print(f"{arguments.pods} pods on {arguments.nodes} nodes of {DEVICES} devices")

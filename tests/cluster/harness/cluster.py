@@ -18,7 +18,7 @@ def binaries():
 
 
 class Cluster:
-    def __init__(self, with_node=True, manager_qps=None, profiling=False):
+    def __init__(self, with_node=True, manager_qps=None, profiling=False, native_gangs=False):
         self.cleaned = clean_leftovers()
         self.bin = binaries()
         self.scratch = Scratch.create()
@@ -28,7 +28,7 @@ class Cluster:
             make_bridge(self.scratch.name, subnet)
         self.gateway = str(subnet[1]) if with_node else None  # this machine, as pods see it
         self.plane = ControlPlane(self.scratch, self.bin, manager_qps=manager_qps,
-                                  addresses=[self.gateway] if with_node else [], profiling=profiling)
+                                  addresses=[self.gateway] if with_node else [], profiling=profiling, native_gangs=native_gangs)
         self.node = Node(self.scratch, self.bin, self.plane, subnet) if with_node else None
 
     def __enter__(self):

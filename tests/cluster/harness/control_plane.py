@@ -22,9 +22,12 @@ def _sh(*argv, cwd):
 class ControlPlane:
     """Starts on construction order: start() returns when the API server is ready and the built-in roles exist."""
 
-    def __init__(self, scratch, binaries, node_names=("node-1",), manager_qps=None, addresses=(), profiling=False):
+    def __init__(self, scratch, binaries, node_names=("node-1",), manager_qps=None, addresses=(), profiling=False,
+                 native_gangs=False):
         self.scratch, self.bin, self.manager_qps, self.addresses = scratch, binaries, manager_qps, addresses
         self.profiling = profiling
+        # PodGroups of scheduling.k8s.io, which 1.37 does not serve by itself.
+        self.gates = ["--feature-gates=GenericWorkload=true"] if native_gangs else []
         self.dir = scratch.path
         self.etcd_port, self.etcd_peer, self.port, self.kcm_port, self.scheduler_port = free_ports(5)
         self.tokens = {name: secrets.token_hex(16) for name in (*USERS, *(f"system:node:{node}" for node in node_names))}
@@ -97,7 +100,8 @@ class ControlPlane:
                   "--enable-admission-plugins=NodeRestriction", "--service-account-issuer=https://kubernetes.default.svc",
                   f"--service-account-key-file={self.dir}/sa.pub", f"--service-account-signing-key-file={self.dir}/sa.key",
                   "--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true",
-                  "--enable-aggregator-routing=true", f"--profiling={str(self.profiling).lower()}")
+                  "--enable-aggregator-routing=true", f"--profiling={str(self.profiling).lower()}",
+                  *self.gates, *(["--runtime-config=scheduling.k8s.io/v1beta1=true"] if self.gates else []))
 
     def _start_controller_manager(self):
         config = self.kubeconfig("system:kube-controller-manager")
@@ -108,7 +112,7 @@ class ControlPlane:
                   f"--cert-dir={self.dir}/kcm", "--use-service-account-credentials", "--leader-elect=false",
                   "--bind-address=127.0.0.1",
                   # Nodes that a test makes as objects have no kubelet to renew their lease.
-                  "--node-monitor-grace-period=1h", *limits)
+                  "--node-monitor-grace-period=1h", *limits, *self.gates)
 
     def start_scheduler(self, qps=None, burst=None):
         """The stock scheduler; with qps its client limits are raised, otherwise they are upstream's defaults."""
@@ -119,7 +123,7 @@ class ControlPlane:
         path.write_text(json.dumps({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
                                     "leaderElection": {"leaderElect": False}, "clientConnection": connection}))
         self._run("kube-scheduler", f"--config={path}", f"--secure-port={self.scheduler_port}",
-                  "--bind-address=127.0.0.1", f"--cert-dir={self.dir}/scheduler")
+                  "--bind-address=127.0.0.1", f"--cert-dir={self.dir}/scheduler", *self.gates)
 
     def restart_scheduler(self, qps=None, burst=None):
         self.processes["kube-scheduler"].stop()
