@@ -16,12 +16,20 @@
 
 namespace heddle::allocator {
 
+// The shares of a device, as far as their tenants disturb each other. The search does not read it.
+struct Sharers {
+  int32_t unlimited = 0;  // of the first priority, without a cap of compute
+  int32_t limited = 0;    // of the first priority, with one
+  int64_t promised = 0;   // compute granted to all of them, in percent of the device
+};
+
 // What claims hold of a device.
 struct Held {
   int32_t whole = 0;         // results without a share id
   int32_t shares = 0;        // results with one
   int32_t alone = 0;         // shares that must be alone
   std::vector<Amount> used;  // by the shares, as Shape::capacities; empty: nothing
+  Sharers sharers = {};
 };
 
 struct PoolInfo;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "allocator/prepare.h"
 #include "engine/state_impl.h"
 
 namespace heddle::engine {
@@ -30,12 +31,8 @@ Load load_of(const NodeEntry& node) {
 
 }  // namespace
 
-int64_t CardOrder::rank(const DeviceInfo& device, const allocator::Consumption& take,
-                        const std::vector<allocator::Amount>& used) const {
-  for (size_t i = 0; i < chosen_.size(); ++i) {
-    if (chosen_[i] == &device) return static_cast<int64_t>(i) - static_cast<int64_t>(chosen_.size());
-  }
-  const int64_t left = best_fit_.rank(device, take, used);
+// left: millionths of the device that stay free.
+int64_t CardOrder::plain_rank(const DeviceInfo& device, int64_t left) const {
   switch (policy_) {
     case PlacementPolicy::kPacking:
     case PlacementPolicy::kBestFit:
@@ -46,6 +43,23 @@ int64_t CardOrder::rank(const DeviceInfo& device, const allocator::Consumption& 
       return kMillion - left;
   }
   return left;
+}
+
+int64_t CardOrder::rank(const DeviceInfo& device, const allocator::Consumption& take,
+                        const std::vector<allocator::Amount>& used) const {
+  for (size_t i = 0; i < chosen_.size(); ++i) {
+    if (chosen_[i] == &device) return static_cast<int64_t>(i) - static_cast<int64_t>(chosen_.size());
+  }
+  const int64_t plain = plain_rank(device, best_fit_.rank(device, take, used));
+  if (!newcomer_) return plain;
+  const bool keeps_whole = policy_ == PlacementPolicy::kPacking || policy_ == PlacementPolicy::kBestFit;
+  const bool unused = device.held.shares == 0;
+  const int64_t disturbed = unused && keeps_whole ? kUnusedCard : disturbance(*newcomer_, device.held.sharers);
+  constexpr int64_t kOfDisturbance = kMostDisturbed + 1;
+  // Sums of such ranks are in the order of the plain sums first: a rank is far below 2^40, and a claim has 32 devices.
+  if (!newcomer_->single) return plain * kOfDisturbance * static_cast<int64_t>(allocator::kMaxResults) + disturbed;
+  const int64_t part = policy_ == PlacementPolicy::kSpread ? plain / (kMillion + 1) : alike_part(plain);
+  return (part * kOfDisturbance + disturbed) * (kMillion + 1) + plain % (kMillion + 1);
 }
 
 int64_t CardOrder::node_rank(const NodeEntry& node) const {

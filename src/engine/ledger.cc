@@ -23,15 +23,18 @@ Grant make_grant(const model::ResourceClaim& claim) {
   grant.holder = holder_of(claim);
   grant.since = claim.allocation->timestamp;
   grant.node = model::allocated_node(*claim.allocation);
-  for (const model::DeviceResult& result : claim.allocation->results) {
-    if (!result.admin_access) grant.results.push_back(result);
+  const std::vector<Tenant> tenants = tenants_of(*claim.allocation);
+  for (size_t i = 0; i < tenants.size(); ++i) {
+    if (claim.allocation->results[i].admin_access) continue;
+    grant.results.push_back(claim.allocation->results[i]);
+    grant.tenants.push_back(tenants[i]);
   }
   return grant;
 }
 
 bool same(const Grant& a, const Grant& b) {
   return a.claim_key == b.claim_key && a.holder == b.holder && a.since == b.since && a.node == b.node &&
-         a.results == b.results;
+         a.results == b.results && a.tenants == b.tenants;
 }
 
 }  // namespace
@@ -48,12 +51,13 @@ std::vector<DeviceKey> Ledger::upsert(const model::ResourceClaim& claim) {
   std::vector<DeviceKey> changed = remove(claim.meta.uid);
   Grant& stored = grants_[claim.meta.uid];
   stored = std::move(grant);
-  for (const model::DeviceResult& result : stored.results) {
-    const DeviceKey key = key_of(result);
+  count_shares(stored, 1);
+  for (size_t i = 0; i < stored.results.size(); ++i) {
+    const DeviceKey key = key_of(stored.results[i]);
     std::vector<Holding>& holdings = devices_[key];
     const auto place = std::find_if(holdings.begin(), holdings.end(),
                                     [&](const Holding& other) { return other.grant->uid > stored.uid; });
-    holdings.insert(place, {&stored, &result});
+    holdings.insert(place, {&stored, &stored.results[i], &stored.tenants[i]});
     changed.push_back(key);
   }
   return changed;
@@ -63,6 +67,7 @@ std::vector<DeviceKey> Ledger::remove(const std::string& uid) {
   std::vector<DeviceKey> changed;
   const auto found = grants_.find(uid);
   if (found == grants_.end()) return changed;
+  count_shares(found->second, -1);
   for (const model::DeviceResult& result : found->second.results) {
     const auto device = devices_.find(key_of(result));
     if (device == devices_.end()) continue;
@@ -72,6 +77,12 @@ std::vector<DeviceKey> Ledger::remove(const std::string& uid) {
   }
   grants_.erase(found);
   return changed;
+}
+
+void Ledger::count_shares(const Grant& grant, int64_t sign) {
+  for (size_t i = 0; i < grant.results.size(); ++i) {
+    if (!grant.results[i].share_id.empty()) count(grant.tenants[i], sign, crowd_);
+  }
 }
 
 const Grant* Ledger::find(const std::string& uid) const {
@@ -94,6 +105,7 @@ allocator::Held held_by(const std::vector<Holding>& holdings, const allocator::S
       continue;
     }
     ++held.shares;
+    if (holding.tenant != nullptr) add(*holding.tenant, held.sharers);
     held.used.resize(shape.capacities.size());
     bool alone = false;
     for (size_t i = 0; i < shape.capacities.size(); ++i) {

@@ -8,6 +8,7 @@
 
 #include "allocator/device.h"
 #include "engine/engine.h"
+#include "engine/interference.h"
 #include "model/claim.h"
 
 namespace heddle::engine {
@@ -19,11 +20,13 @@ struct Grant {
   std::optional<Time> since;
   std::optional<std::string> node;
   std::vector<model::DeviceResult> results;  // without admin access, which holds nothing
+  std::vector<Tenant> tenants = {};          // by result
 };
 
 struct Holding {
   const Grant* grant = nullptr;
   const model::DeviceResult* result = nullptr;  // of the grant
+  const Tenant* tenant = nullptr;               // of the grant
 };
 
 class Ledger {
@@ -36,10 +39,15 @@ class Ledger {
   // By device; empty lists are not kept. Holdings are in the order of claim uids.
   [[nodiscard]] const std::map<DeviceKey, std::vector<Holding>>& devices() const { return devices_; }
   [[nodiscard]] const std::vector<Holding>* find(const DeviceKey& device) const;
+  // Of all shares.
+  [[nodiscard]] const Crowd& crowd() const { return crowd_; }
 
  private:
+  void count_shares(const Grant& grant, int64_t sign);
+
   std::map<std::string, Grant> grants_;  // by uid
   std::map<DeviceKey, std::vector<Holding>> devices_;
+  Crowd crowd_;
 };
 
 DeviceKey key_of(const model::DeviceResult& result);

@@ -21,6 +21,7 @@ constexpr size_t kMaxClasses = 512;    // of a mix
 constexpr size_t kMaxRequests = 4096;  // that are remembered
 constexpr size_t kMaxSignatures = 256;
 constexpr size_t kSpareNumbers = 64;
+constexpr int64_t kMillionthsInMilli = 1000;
 
 int64_t free_of(const NodeEntry& entry, const char* resource, int64_t plenty) {
   if (entry.allocatable.empty()) return plenty;
@@ -274,31 +275,79 @@ Result<std::optional<Packing::Ask>> Packing::ask_of(Placement& placement) {
   if (all.size() == kinds_.size()) all.clear();  // any
   const auto most =
       std::max_element(cards.begin(), cards.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  Ask ask{.variants = {}, .mix = by_size.at(most->first)};
+  Ask ask{.variants = {}, .mix = by_size.at(most->first), .newcomer = placement.policy.newcomer()};
   ask.mix.kinds = all;
   if (by_size.size() == 1) by_size.begin()->second.kinds = all;
   for (const auto& [size, request] : by_size) ask.variants.push_back(placer_->intern(request));
   return std::optional(std::move(ask));
 }
 
-// Of cards with as much free as those that were chosen any is as good, so those that lie close together are taken.
-std::vector<const DeviceInfo*> Packing::chosen(const NodeEntry& node, const placement::Choice& choice) const {
-  std::vector<const DeviceInfo*> devices;
-  if (choice.cards.empty()) return devices;
-  const std::vector<uint16_t>& free = placer_->nodes().node(choice.node).free_milli;
-  const uint16_t milli = free[choice.cards.front()];
-  const bool equal =
-      std::all_of(choice.cards.begin(), choice.cards.end(), [&](uint16_t card) { return free[card] == milli; });
-  std::vector<size_t> cards(choice.cards.begin(), choice.cards.end());
-  if (equal) {
-    std::vector<size_t> from;
-    for (size_t card = 0; card < free.size(); ++card) {
-      if (free[card] == milli) from.push_back(card);
-    }
-    cards = close_together(node.cards.cards, from, choice.cards.size());
+// Of the cards in use that a single share would leave alike, the one where it and the others disturb each other least.
+size_t Packing::least_disturbed(const Ask& ask, const placement::Choice& choice, size_t card) const {
+  const placement::Node& node = placer_->nodes().node(choice.node);
+  const std::vector<Card>& cards = entries_[choice.node]->cards.cards;
+  int milli = 0;
+  for (const placement::RequestId id : ask.variants) {
+    const placement::Request& request = placer_->request(id);
+    const bool here =
+        request.kinds.empty() || std::binary_search(request.kinds.begin(), request.kinds.end(), node.kind);
+    if (here) milli = request.milli;
   }
-  for (const size_t card : cards) devices.push_back(node.cards.cards[card].device);
+  const auto part = [&](size_t at) { return alike_part((node.free_milli[at] - milli) * kMillionthsInMilli); };
+  const auto order = [&](size_t at) {
+    return std::pair(disturbance(*ask.newcomer, cards[at].device->held.sharers), node.free_milli[at]);
+  };
+  size_t best = card;
+  for (size_t at = 0; at < cards.size(); ++at) {
+    const bool may = cards[at].device->held.shares > 0 && node.free_milli[at] >= milli && part(at) == part(card);
+    if (may && order(at).first < order(card).first && (best == card || order(at) < order(best))) best = at;
+  }
+  return best;
+}
+
+// Of cards with as much free as those that were chosen any is as good, so those that lie close together are taken, of
+// those where the tenants disturb each other least.
+std::vector<size_t> Packing::chosen(const Ask& ask, const placement::Choice& choice) const {
+  std::vector<size_t> cards(choice.cards.begin(), choice.cards.end());
+  if (cards.empty()) return cards;
+  const NodeEntry& node = *entries_[choice.node];
+  const std::vector<uint16_t>& free = placer_->nodes().node(choice.node).free_milli;
+  const uint16_t milli = free[cards.front()];
+  const bool equal = std::all_of(cards.begin(), cards.end(), [&](size_t card) { return free[card] == milli; });
+  if (!equal) return cards;
+  std::vector<size_t> from;
+  for (size_t card = 0; card < free.size(); ++card) {
+    if (free[card] == milli) from.push_back(card);
+  }
+  if (ask.newcomer) {
+    const auto of = [&](size_t card) {
+      return disturbance(*ask.newcomer, node.cards.cards[card].device->held.sharers);
+    };
+    std::vector<int64_t> least;
+    for (const size_t card : from) least.push_back(of(card));
+    std::nth_element(least.begin(), least.begin() + static_cast<std::ptrdiff_t>(cards.size()) - 1, least.end());
+    std::erase_if(from, [&](size_t card) { return of(card) > least[cards.size() - 1]; });
+  }
+  cards = close_together(node.cards.cards, from, cards.size());
+  const bool single = ask.newcomer && ask.newcomer->single && cards.size() == 1 && milli < kWholeCard;
+  if (single) cards.front() = least_disturbed(ask, choice, cards.front());
+  return cards;
+}
+
+std::vector<const DeviceInfo*> Packing::devices_of(const Ask& ask, const placement::Choice& choice) const {
+  std::vector<const DeviceInfo*> devices;
+  for (const size_t card : chosen(ask, choice)) devices.push_back(entries_[choice.node]->cards.cards[card].device);
   return devices;
+}
+
+// Of the card where it is most.
+int64_t Packing::disturbance_of(const Ask& ask, const placement::Choice& choice) const {
+  int64_t most = 0;
+  for (const DeviceInfo* device : devices_of(ask, choice)) {
+    const bool unused = device->held.shares == 0;
+    most = std::max(most, unused ? kUnusedCard : disturbance(*ask.newcomer, device->held.sharers));
+  }
+  return most;
 }
 
 std::vector<const DeviceInfo*> Packing::close_cards(const Ask& ask, const NodeEntry& node) const {
@@ -317,17 +366,19 @@ std::vector<const DeviceInfo*> Packing::close_cards(const Ask& ask, const NodeEn
 }
 
 Result<bool> Packing::visit(const Ask& ask, const Take& take) {
-  return placer_->visit(ask.variants, [&](const placement::Choice& choice) {
-    const NodeEntry& node = *entries_[choice.node];
-    return take(node, chosen(node, choice));
-  });
+  const auto take_choice = [&](const placement::Choice& choice) {
+    return take(*entries_[choice.node], devices_of(ask, choice));
+  };
+  if (!ask.newcomer) return placer_->visit(ask.variants, take_choice);
+  return placer_->visit(ask.variants, take_choice,
+                        [&](const placement::Choice& choice) { return disturbance_of(ask, choice); });
 }
 
 Result<bool> Packing::visit_node(const Ask& ask, const NodeEntry& node, const Take& take) {
   if (node.cards.number == kNoNumber) return false;
   for (const placement::RequestId variant : ask.variants) {
     const auto choice = placer_->choose_on(node.cards.number, variant);
-    if (choice) return take(node, chosen(node, *choice));
+    if (choice) return take(node, devices_of(ask, *choice));
   }
   return false;
 }

@@ -12,6 +12,8 @@
 // (another driver's, partitions), the cards are ranked.
 // A share counts with the larger of its memory and its compute part, of the kind of card that it is looked for on; in
 // the mix, of the kind that the fleet has most of.
+// Among cards that cost alike (Policy::alike) a share goes to the one where tenants disturb each other least
+// (interference.h): of the 32 cheapest nodes, and on a node of those cards in use that it leaves in the same sixteenth.
 //
 // Numbers of nodes and kinds follow their names, so that ties do not depend on the order of events; a node or kind that
 // comes out of that order makes the view anew, once, before the next question. Otherwise an event costs its nodes.
@@ -40,6 +42,7 @@ class Packing {
   struct Ask {
     std::vector<placement::RequestId> variants;  // one for each size that the request has on some kind
     placement::Request mix;                      // what it counts as in the mix
+    std::optional<Newcomer> newcomer = {};       // a share, where it matters who is on a card
   };
   // The node, and cards of it in the order in which they should be taken.
   using Take = std::function<Result<bool>(const NodeEntry&, std::vector<const allocator::DeviceInfo*>)>;
@@ -87,8 +90,11 @@ class Packing {
   static Service together(const Services& services, size_t kind);
   Result<std::optional<Services>> services_of(Placement& placement) const;
   [[nodiscard]] const std::vector<bool>* nodes_allow(const Placement& placement);
-  [[nodiscard]] std::vector<const allocator::DeviceInfo*> chosen(const NodeEntry& node,
-                                                                 const placement::Choice& choice) const;
+  [[nodiscard]] std::vector<size_t> chosen(const Ask& ask, const placement::Choice& choice) const;
+  [[nodiscard]] size_t least_disturbed(const Ask& ask, const placement::Choice& choice, size_t card) const;
+  [[nodiscard]] int64_t disturbance_of(const Ask& ask, const placement::Choice& choice) const;
+  [[nodiscard]] std::vector<const allocator::DeviceInfo*> devices_of(const Ask& ask,
+                                                                     const placement::Choice& choice) const;
 
   std::unique_ptr<placement::Placer> placer_;
   Arrivals arrivals_;

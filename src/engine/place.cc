@@ -285,12 +285,16 @@ Result<RequestOutlook> outlook_of(const NodeEntry& node, Alternative& alternativ
 Result<Placement> make_placement(const State::Impl& state, const PlacementRequest& request) {
   HEDDLE_TRY(const std::vector<allocator::ClaimInput> inputs, claim_inputs(state, request));
   HEDDLE_TRY(auto claims, allocator::prepare(inputs, state.classes, state.cache, state.options));
+  std::vector<const model::ClaimSpec*> specs;
+  for (const ClaimRequest& claim : request.claims) specs.push_back(&claim.spec);
+  std::optional<Newcomer> newcomer = newcomer_of(specs);
+  if (newcomer && !tells_apart(*newcomer, state.ledger.crowd())) newcomer.reset();
   Placement placement{.state = state,
                       .request = request,
                       .claims = std::move(claims),
                       .needs = {},
                       .ports = {},
-                      .policy = CardOrder(request.policy)};
+                      .policy = CardOrder(request.policy, newcomer)};
   if (request.pod != nullptr) {
     placement.needs = model::effective_requests(*request.pod);
     placement.ports = model::host_ports(*request.pod);

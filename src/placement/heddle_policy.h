@@ -44,6 +44,7 @@ class HeddlePolicy final : public Policy {
   [[nodiscard]] int64_t value(const StateView& state) override;
   [[nodiscard]] Way cheapest(const StateView& state, int64_t value, const Request& request) override;
   [[nodiscard]] Cost kind_cost(Kind kind, const Request& request) const override;
+  [[nodiscard]] Cost alike() const override { return knows_ ? kScale * kAlikeMilli : best_fit_->alike(); }
 
   // B in cost units.
   [[nodiscard]] int64_t balance(int64_t cpu_milli, int64_t memory_bytes, int64_t card_milli) const;

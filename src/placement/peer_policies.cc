@@ -86,6 +86,7 @@ class BestFitPolicy final : public Policy {
   }
 
   [[nodiscard]] Cost kind_cost(Kind /*kind*/, const Request& /*request*/) const override { return 0; }
+  [[nodiscard]] Cost alike() const override { return part(kAlikeMilli, totals_.largest_card_milli); }
 
  private:
   static Cost part(int64_t amount, int64_t largest) {

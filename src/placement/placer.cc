@@ -224,29 +224,62 @@ Result<bool> Placer::visit_level(std::span<const Priced> level, const Take& take
   }
 }
 
+// In the order of cost.
+Result<bool> Placer::visit_levels(std::span<const Priced> levels, const Take& take) {
+  for (auto from = levels.begin(); from != levels.end();) {
+    const auto to = std::find_if(from, levels.end(), [&](const Priced& at) { return at.cost != from->cost; });
+    HEDDLE_TRY(const bool taken, visit_level({from, to}, take));
+    if (taken) return true;
+    from = to;
+  }
+  return false;
+}
+
+Result<bool> Placer::visit_alike(std::span<const Priced> levels, const Take& take, const Score& score,
+                                 std::vector<NodeId>& tried) {
+  std::vector<std::pair<int64_t, Choice>> places;
+  HEDDLE_TRY([[maybe_unused]] const bool full, visit_levels(levels, [&](const Choice& choice) -> Result<bool> {
+               places.emplace_back(score(choice), choice);
+               return places.size() == kMostAlike;
+             }));
+  std::stable_sort(places.begin(), places.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [disturbance, choice] : places) {
+    HEDDLE_TRY(const bool taken, take(choice));
+    if (taken) return true;
+    tried.push_back(choice.node);
+  }
+  return false;
+}
+
 // The cheapest place is nearly always taken, so the others are put in order only when it is not.
-Result<bool> Placer::visit(std::span<const RequestId> variants, const Take& take) {
+Result<bool> Placer::visit(std::span<const RequestId> variants, const Take& take, const Score& score) {
   int64_t least = INT64_MAX;
   for (const RequestId id : variants) {
     refresh(id);
     least = std::min(least, cheapest_above(id, INT64_MIN));
   }
   if (least == INT64_MAX) return false;
+  const auto by_cost = [](const Priced& a, const Priced& b) { return a.cost < b.cost; };
+  const int64_t most = least + (score ? policy_->alike() : 0);
   std::vector<Priced> level;
   for (const RequestId id : variants) price(id, level, least - 1);
-  std::erase_if(level, [&](const Priced& at) { return at.cost != least; });
-  HEDDLE_TRY(const bool taken, visit_level(level, take));
+  std::erase_if(level, [&](const Priced& at) { return at.cost > most; });
+  std::vector<NodeId> tried;
+  bool taken = false;
+  if (score) {
+    std::stable_sort(level.begin(), level.end(), by_cost);
+    HEDDLE_TRY(taken, visit_alike(level, take, score, tried));
+  } else {
+    HEDDLE_TRY(taken, visit_level(level, take));
+  }
   if (taken) return true;
   std::vector<Priced> rest;
-  for (const RequestId id : variants) price(id, rest, least);
-  std::stable_sort(rest.begin(), rest.end(), [](const Priced& a, const Priced& b) { return a.cost < b.cost; });
-  for (auto from = rest.begin(); from != rest.end();) {
-    const auto to = std::find_if(from, rest.end(), [&](const Priced& at) { return at.cost != from->cost; });
-    HEDDLE_TRY(const bool found, visit_level({from, to}, take));
-    if (found) return true;
-    from = to;
-  }
-  return false;
+  for (const RequestId id : variants) price(id, rest, score ? least - 1 : least);
+  std::stable_sort(rest.begin(), rest.end(), by_cost);
+  return visit_levels(rest, [&](const Choice& choice) -> Result<bool> {
+    if (std::find(tried.begin(), tried.end(), choice.node) != tried.end()) return false;
+    return take(choice);
+  });
 }
 
 }  // namespace heddle::placement

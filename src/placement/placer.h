@@ -48,7 +48,11 @@ class Placer {
   // until `take` says true; false: it never did. variants: the same pod as nodes of different kinds see it; no kind is
   // allowed by two of them. Takes nothing; `take` changes nothing here. Not for kRandom. Errors: those of `take`.
   using Take = std::function<Result<bool>(const Choice&)>;
-  Result<bool> visit(std::span<const RequestId> variants, const Take& take);
+  // score: of the places whose cost is within Policy::alike() of the least, those with the least score come first; of
+  // at most kMostAlike, the cheapest. Where all scores are equal the order is what it is without.
+  using Score = std::function<int64_t(const Choice&)>;
+  static constexpr size_t kMostAlike = 32;
+  Result<bool> visit(std::span<const RequestId> variants, const Take& take, const Score& score = {});
   // The cheapest cards on one node; none: it does not fit there. Not for kRandom.
   [[nodiscard]] std::optional<Choice> choose_on(NodeId node, RequestId id);
 
@@ -91,6 +95,9 @@ class Placer {
   void price(RequestId id, std::vector<Priced>& out, int64_t above) const;
   [[nodiscard]] int64_t cheapest_above(RequestId id, int64_t above) const;
   Result<bool> visit_level(std::span<const Priced> level, const Take& take);
+  Result<bool> visit_levels(std::span<const Priced> levels, const Take& take);
+  Result<bool> visit_alike(std::span<const Priced> levels, const Take& take, const Score& score,
+                           std::vector<NodeId>& tried);
   std::optional<Found> cheapest(RequestId id);
   std::optional<Found> any(RequestId id);
   [[nodiscard]] std::vector<uint16_t> pick_cards(RequestId id, const Found& found);

@@ -52,6 +52,8 @@ struct Way {
   int first = 0;
 };
 
+inline constexpr int kAlikeMilli = kWholeCard / 16;
+
 // More idle cards than a node has.
 inline constexpr int kNoState = kMaxCards + 1;
 
@@ -69,6 +71,9 @@ class Policy {
   [[nodiscard]] virtual Way cheapest(const StateView& state, int64_t value, const Request& request) = 0;
   // To be added to the cost on nodes of this kind.
   [[nodiscard]] virtual Cost kind_cost(Kind kind, const Request& request) const = 0;
+  // Two places whose costs differ by no more than this are worth about the same: a sixteenth of a card lies between
+  // them.
+  [[nodiscard]] virtual Cost alike() const { return 0; }
 };
 
 enum class PolicyName {

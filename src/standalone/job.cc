@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/quantity.h"
+#include "codec/codec.h"
 
 namespace heddle::standalone {
 namespace {
@@ -249,12 +250,13 @@ Result<model::ClaimSpec> claim_spec(const JobRequest& request, const std::vector
   if (request.memory_bytes || request.memory_percent) {
     exactly.capacity["cores"] = Quantity::from_int(request.cores.value_or(0));
   }
-  if (request.memory_percent) {
+  model::ShareConfig share{.memory_percent = request.memory_percent};
+  if (exactly.capacity.contains("cores") && request.cores.value_or(0) == 0 && request.priority < 0) share.priority = 1;
+  if (share != model::ShareConfig{}) {
     model::OpaqueConfig config;
     config.requests = {std::string(kClaimRequest)};
     config.driver = "accelerator.heddle.dev";
-    config.parameters_json = fmt::format(
-        R"({{"apiVersion":"heddle.dev/v1alpha1","kind":"ShareConfig","memoryPercent":{}}})", *request.memory_percent);
+    config.parameters_json = codec::share_config_json(share);
     spec.config.push_back(std::move(config));
   }
   model::DeviceRequest device_request;

@@ -143,6 +143,22 @@ TEST(ClaimSpec, SaysWhatWasAsked) {
   EXPECT_EQ(percent_spec.requests[0].exactly->capacity.count("memory"), 0U);
 }
 
+// As on a cluster, so that placement knows who gives way.
+TEST(ClaimSpec, AShareWithoutCoresOfALowPriorityGivesWay) {
+  JobRequest low = share(3000, std::nullopt);
+  low.priority = -1;
+  EXPECT_THAT(claim_spec(low, cards())->config.at(0).parameters_json, HasSubstr("\"priority\":1"));
+  low.cores = 30;
+  EXPECT_TRUE(claim_spec(low, cards())->config.empty()) << "cores are a promise";
+  low.priority = 5;
+  low.cores.reset();
+  EXPECT_TRUE(claim_spec(low, cards())->config.empty());
+  JobRequest whole;
+  whole.command = {"true"};
+  whole.priority = -1;
+  EXPECT_TRUE(claim_spec(whole, cards())->config.empty()) << "nobody else is on its card";
+}
+
 TEST(ClaimSpec, FindsModelsByAPartOfTheirName) {
   auto request = share(3000, 30);
   request.model = "h100";
