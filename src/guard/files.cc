@@ -70,6 +70,21 @@ Result<void> check_device(const DeviceLimit& device, const std::string& field) {
   return {};
 }
 
+Result<void> check_mask(const ClaimLimits& limits) {
+  if (limits.mask_percent == 0) return {};
+  if (limits.mask_percent < 0 || limits.mask_percent > 99) {
+    return fail(Code::kInvalidArgument, "must be 1 to 99; 0: no mask", "mask_percent");
+  }
+  if (!limits.mask_pipe.starts_with('/') || limits.mask_pipe.size() >= HEDDLE_GUARD_PATH_BYTES) {
+    return fail(Code::kInvalidArgument, "must be an absolute path of at most 127 characters", "mask_pipe");
+  }
+  const bool paced = std::any_of(limits.devices.begin(), limits.devices.end(), [](const DeviceLimit& device) {
+    return device.cores_percent != 0 || device.gives_way || device.whole_card;
+  });
+  if (paced) return fail(Code::kInvalidArgument, "is beside a share of the time; one of the two holds", "mask_percent");
+  return {};
+}
+
 Result<void> check_limits(const ClaimLimits& limits) {
   if (limits.claim_uid.size() >= HEDDLE_GUARD_NAME_BYTES) {
     return fail(Code::kInvalidArgument, "longer than 63 characters", "claim_uid");
@@ -86,6 +101,7 @@ Result<void> check_limits(const ClaimLimits& limits) {
   if (limits.priority < 0 || limits.priority > kMaxPriority) {
     return fail(Code::kInvalidArgument, "must be 0 to 1000", "priority");
   }
+  HEDDLE_CHECK_OK(check_mask(limits));
   std::set<std::string> seen;
   for (size_t i = 0; i < limits.devices.size(); ++i) {
     const std::string field = "devices[" + std::to_string(i) + "]";
@@ -231,6 +247,8 @@ Result<std::string> encode_limits(const ClaimLimits& limits) {
   if (limits.flags.deny_unknown_symbols) file.flags |= HEDDLE_GUARD_DENY_UNKNOWN_SYMBOLS;
   file.device_count = static_cast<uint32_t>(limits.devices.size());
   file.priority = static_cast<uint32_t>(limits.priority);
+  file.mask_percent = static_cast<uint32_t>(limits.mask_percent);
+  put_text(file.mask_pipe, limits.mask_pipe);
   put_text(file.claim_uid, limits.claim_uid);
   put_text(file.request, limits.request);
   for (size_t i = 0; i < limits.devices.size(); ++i) {
@@ -275,6 +293,8 @@ Result<ClaimLimits> decode_limits(std::string_view content) {
   limits.flags.strict_share = (file.flags & HEDDLE_GUARD_STRICT_SHARE) != 0;
   limits.flags.deny_unknown_symbols = (file.flags & HEDDLE_GUARD_DENY_UNKNOWN_SYMBOLS) != 0;
   limits.priority = static_cast<int>(std::min<uint32_t>(file.priority, kMaxPriority));
+  limits.mask_percent = static_cast<int>(std::min<uint32_t>(file.mask_percent, 1000));
+  HEDDLE_TRY(limits.mask_pipe, get_text(file.mask_pipe, "mask_pipe"));
   for (uint32_t i = 0; i < file.device_count; ++i) {
     const heddle_guard_device_limits& from = file.devices[i];
     DeviceLimit to;

@@ -43,6 +43,10 @@ struct ClaimLimits {
   LimitFlags flags;
   int64_t context_overhead_bytes = 0;  // for the devices that state none
   int priority = 0;                    // 0..1000, 0 is the best: who is lent to first what others leave idle
+  // Of the multiprocessors of each device, held by NVIDIA's MPS: 1..99, and then no device has a share of the time;
+  // 0: no mask.
+  int mask_percent = 0;
+  std::string mask_pipe = {};  // the folder of the MPS control daemon as the tenant sees it; at most 127 characters
 };
 
 // The content of `limits`. Errors: kInvalidArgument with the field.

@@ -86,6 +86,19 @@ TEST(Limits, VirtualMemoryLiesWhereOlderProgramsReadNothing) {
   EXPECT_EQ(file.devices[0].memory_bytes, uint64_t{3000} << 20);
 }
 
+TEST(Limits, AMaskComesBackAndStandsAlone) {
+  ClaimLimits limits = two_devices();
+  limits.devices.resize(1);
+  limits.devices[0].cores_percent = 0;
+  limits.mask_percent = 30;
+  limits.mask_pipe = "/run/heddle/mps";
+  const auto content = encode_limits(limits);
+  ASSERT_TRUE(content) << content.error().text();
+  EXPECT_EQ(decode_limits(*content)->mask_percent, 30);
+  EXPECT_EQ(decode_limits(*content)->mask_pipe, "/run/heddle/mps");
+  EXPECT_EQ(decode_limits(*encode_limits(two_devices()))->mask_percent, 0);
+}
+
 TEST(Limits, RefuseWhatCannotBeMeant) {
   struct Case {
     const char* field;
@@ -105,6 +118,9 @@ TEST(Limits, RefuseWhatCannotBeMeant) {
       {"devices[0].virtual_bytes", [](ClaimLimits& l) { l.devices[0].virtual_bytes = l.devices[0].memory_bytes; }},
       {"devices[0].virtual_bytes", [](ClaimLimits& l) { l.devices[0].virtual_bytes = int64_t{1} << 45; }},
       {"devices[1].virtual_bytes", [](ClaimLimits& l) { l.devices[1].virtual_bytes = int64_t{1} << 40; }},
+      {"mask_percent", [](ClaimLimits& l) { l.mask_percent = 100; }},
+      {"mask_percent", [](ClaimLimits& l) { l.mask_percent = 30, l.mask_pipe = "/mps"; }},
+      {"mask_pipe", [](ClaimLimits& l) { l.mask_percent = 30; }},
       {"claim_uid", [](ClaimLimits& l) { l.claim_uid.assign(64, 'u'); }},
       {"request", [](ClaimLimits& l) { l.request.assign(64, 'r'); }},
       {"context_overhead_bytes", [](ClaimLimits& l) { l.context_overhead_bytes = -1; }},

@@ -25,6 +25,7 @@ enum {
   HEDDLE_GUARD_SLOTS = 2048,
   HEDDLE_GUARD_UUID_BYTES = 96,
   HEDDLE_GUARD_NAME_BYTES = 64,
+  HEDDLE_GUARD_PATH_BYTES = 128,
   HEDDLE_GUARD_PAGE_SHIFT = 12
 };
 
@@ -84,8 +85,10 @@ struct heddle_guard_limits {
   uint64_t reopen_ns;
   uint64_t outstanding_ns;
   uint64_t slice_ns;
-  uint32_t priority; /* for the agent alone: 0 is the best, and what files from before this field say */
-  uint8_t reserved0[316];
+  uint32_t priority;     /* for the agent alone: 0 is the best, and what files from before this field say */
+  uint32_t mask_percent; /* of the multiprocessors of each device, held by NVIDIA's MPS; 0: no mask */
+  char mask_pipe[HEDDLE_GUARD_PATH_BYTES]; /* the folder of the MPS control daemon as the tenant sees it */
+  uint8_t reserved0[184];
   struct heddle_guard_device_limits devices[HEDDLE_GUARD_MAX_DEVICES];
   uint8_t reserved1[512];
   /* From here on the agent's, while the tenant runs: one word for each device, written in one piece.
@@ -187,6 +190,8 @@ HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, claim_uid) == 32);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, request) == 96);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, burst_ns) == 160);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, priority) == 192);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, mask_percent) == 196);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, mask_pipe) == 200);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, devices) == 512);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_limits, hints) == 4096);
 HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_charge) == 48);

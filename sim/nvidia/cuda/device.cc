@@ -92,6 +92,8 @@ int attribute(Device& device, CUdevice_attribute which) {
       return number(config.domain);
     case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
       return number(config.managed_fixed == 0);
+    case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:
+      return number(device.card->mps_percent() != 0);
     case CU_DEVICE_ATTRIBUTE_ECC_ENABLED:
       return number(config.ecc);
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:

@@ -3,13 +3,16 @@
 #include <pthread.h>
 #include <strings.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <iterator>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "cuda/pool.h"
@@ -153,6 +156,19 @@ std::vector<Card*> visible_cards(MachineView& view) {
   return visible;
 }
 
+// A process is a client of MPS when the control daemon of the folder is there; else it goes on by itself, as with the
+// vendor. 0: it is none.
+std::uint32_t mps_percent() {
+  const char* folder = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+  const std::string control = std::string(folder != nullptr ? folder : "/tmp/nvidia-mps") + "/control";
+  if (access(control.c_str(), F_OK) != 0) {
+    return 0;
+  }
+  const char* text = std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+  const double percent = text != nullptr ? std::strtod(text, nullptr) : 100;
+  return percent > 0 && percent < 100 ? static_cast<std::uint32_t>(std::ceil(percent)) : 100;
+}
+
 CUresult initialise() {
   Driver& self = driver();
   const std::lock_guard guard(self.mutex);
@@ -174,7 +190,9 @@ CUresult initialise() {
   if (self.view.machine().init_fault != 0) {
     return CUDA_ERROR_NO_DEVICE;
   }
+  const std::uint32_t percent = mps_percent();
   for (Card* card : visible_cards(self.view)) {
+    card->join_mps(percent);
     auto device = std::make_unique<Device>();
     device->card = card;
     device->ordinal = static_cast<int>(self.devices.size());

@@ -12,7 +12,7 @@
 
 namespace nvsim {
 
-inline constexpr std::uint32_t kLayoutVersion = 4;
+inline constexpr std::uint32_t kLayoutVersion = 5;
 inline constexpr std::uint64_t kMachineMagic = 0x314c54434d49534eULL;  // "NSIMCTL1"
 inline constexpr std::uint64_t kCardMagic = 0x314452434d49534eULL;     // "NSIMCRD1"
 
@@ -169,9 +169,9 @@ struct ProcessSlot {
   std::uint32_t contexts;
   std::int32_t gpu_instance;  // -1: the card as a whole
   std::int32_t compute_instance;
-  std::uint32_t reserved;
-  std::uint64_t serial;  // unique per registration
-  std::int64_t own_pid;  // in the process's own pid namespace
+  std::uint32_t mps_percent;  // of the SMs that it may fill as a client of MPS; 0: it is none
+  std::uint64_t serial;       // unique per registration
+  std::int64_t own_pid;       // in the process's own pid namespace
   std::uint64_t pid_namespace;
   std::uint64_t memory_bytes;      // without managed memory
   std::uint64_t managed_bytes;     // of managed memory, wherever it is

@@ -203,6 +203,7 @@ bool Card::attach() {
   slot.contexts = 0;
   slot.gpu_instance = gpu_instance_;
   slot.compute_instance = compute_instance_;
+  slot.mps_percent = mps_percent_;
   slot.memory_bytes = 0;
   slot.managed_bytes = 0;
   slot.managed_resident = 0;

@@ -89,6 +89,9 @@ class Card {
   // The instance that this process has of the card; before attach().
   void choose_instance(int gpu, int compute) { gpu_instance_ = gpu, compute_instance_ = compute; }
   int gpu_instance() const { return gpu_instance_; }
+  // This process is a client of MPS with this part of the SMs; before attach().
+  void join_mps(std::uint32_t percent) { mps_percent_ = percent; }
+  std::uint32_t mps_percent() const { return mps_percent_; }
   int compute_instance() const { return compute_instance_; }
   // Registers this process (idempotent). False: the card has no slot left, or its instance is gone. Caller holds the
   // lock.
@@ -129,6 +132,7 @@ class Card {
   int slot_ = -1;
   int gpu_instance_ = -1;
   int compute_instance_ = -1;
+  std::uint32_t mps_percent_ = 0;
   void* pin_ = nullptr;  // the mapping that keeps the liveness lock
   std::unique_ptr<PidHolder> pid_holder_;
 };

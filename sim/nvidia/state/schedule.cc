@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <vector>
 
 #include "state/mig.h"
 
@@ -109,11 +110,43 @@ bool runnable(const Lane& lane, int index) {
          (card.config.gated_events != 0 && has_something_due(card.slots[index]));
 }
 
-// The next slot with work after `from` in the round; `from` itself comes last. -1: none has work.
+bool is_client(const CardState& card, int index) {
+  return index >= 0 && card.slots[index].mps_percent != 0;
+}
+
+// The slots that have the card while `index` has it: the clients of MPS are one party in the turns.
+std::uint64_t party_of(const Lane& lane, int index) {
+  if (!is_client(lane.card, index)) {
+    return 1ULL << static_cast<unsigned>(index);
+  }
+  std::uint64_t party = 0;
+  for (std::uint64_t left = lane.card.used_mask; left != 0; left &= left - 1) {
+    const int other = std::countr_zero(left);
+    const bool same = is_client(lane.card, other) && lane.card.slots[other].gpu_instance == lane.gpu_instance;
+    party |= same ? 1ULL << static_cast<unsigned>(other) : 0;
+  }
+  return party;
+}
+
+bool party_runnable(const Lane& lane, int index) {
+  for (std::uint64_t left = party_of(lane, index); left != 0; left &= left - 1) {
+    if (runnable(lane, std::countr_zero(left))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The next party with work after that of `from` in the round, by its first slot; that of `from` comes last. -1: none
+// has work.
 int next_runnable(const Lane& lane, int from) {
   for (int step = 1; step <= kMaxProcesses; ++step) {
     const int index = (from + step + kMaxProcesses) % kMaxProcesses;
-    if (runnable(lane, index)) {
+    if ((lane.card.used_mask >> static_cast<unsigned>(index) & 1U) == 0) {
+      continue;
+    }
+    const std::uint64_t party = party_of(lane, index);
+    if (party != 0 && std::countr_zero(party) == index && party_runnable(lane, index)) {
       return index;
     }
   }
@@ -133,7 +166,8 @@ void bill(Bucket* buckets, std::int64_t start, std::int64_t busy) {
 void give_card(const Lane& lane, int next) {
   CardState& card = lane.card;
   Schedule& schedule = lane.schedule;
-  const bool other = schedule.resident != next || schedule.resident_serial != card.slots[next].serial;
+  const bool together = is_client(card, schedule.resident) && is_client(card, next);
+  const bool other = !together && (schedule.resident != next || schedule.resident_serial != card.slots[next].serial);
   const bool first = schedule.resident < 0;
   schedule.switch_until_ns = schedule.now_ns + (other && !first ? card.config.switch_ns : 0);
   schedule.slice_end_ns = schedule.switch_until_ns + card.config.slice_ns;
@@ -146,48 +180,88 @@ std::int64_t bucket_end(std::int64_t now) {
   return (now / kBucketNs + 1) * kBucketNs;
 }
 
-// Runs the current slot's kernels side by side up to `limit` or the first end among them.
+// One process of the party that has the card.
+struct Runner {
+  ProcessSlot* slot;
+  ActiveList active;
+  int count;
+  std::int64_t demand;   // SMs that its kernels can fill
+  std::int64_t allowed;  // of them, those that it may
+};
+
+Runner runner_of(ProcessSlot& slot, std::int64_t sms) {
+  Runner runner{&slot, {}, 0, 0, 0};
+  runner.count = collect(slot, runner.active);
+  for (int index = 0; index < runner.count; ++index) {
+    runner.demand += runner.active[static_cast<std::size_t>(index)].item->sms;
+  }
+  const std::int64_t percent = slot.mps_percent != 0 ? slot.mps_percent : 100;
+  const std::int64_t most =
+      slot.mps_percent != 0 ? std::max<std::int64_t>(1, (sms * percent + 99) / 100) : runner.demand;
+  runner.allowed = std::min(runner.demand, most);
+  return runner;
+}
+
+// A time of minutes times SMs of many kernels is more than 64 bits.
+__extension__ typedef __int128 Wide;
+
+std::int64_t scaled(std::int64_t time, std::int64_t factor, std::int64_t divisor) {
+  return factor == divisor ? time : static_cast<std::int64_t>(static_cast<Wide>(time) * factor / divisor);
+}
+
+// Runs the kernels of the party that has the card side by side up to `limit` or the first end among them.
 void run_current(const Lane& lane, std::int64_t limit) {
   CardState& card = lane.card;
   Schedule& schedule = lane.schedule;
-  ProcessSlot& slot = card.slots[schedule.current];
-  if (card.config.gated_events != 0) {
-    settle(slot, schedule.now_ns);
+  const std::uint64_t party = party_of(lane, schedule.current);
+  const std::int64_t sms = std::max<std::int64_t>(1, lane.sms);
+  std::vector<Runner> runners;
+  std::int64_t total = 0;
+  for (std::uint64_t left = party; left != 0; left &= left - 1) {
+    ProcessSlot& slot = card.slots[std::countr_zero(left)];
+    if (card.config.gated_events != 0) {
+      settle(slot, schedule.now_ns);
+    }
+    if (Runner runner = runner_of(slot, sms); runner.count > 0) {
+      total += runner.allowed;
+      runners.push_back(runner);
+    }
   }
-  ActiveList active;
-  const int count = collect(slot, active);
-  if (count == 0) {
+  if (runners.empty()) {
     return;
   }
-  std::int64_t demand = 0;
-  for (int index = 0; index < count; ++index) {
-    demand += active[static_cast<std::size_t>(index)].item->sms;
-  }
   // When the kernels together want more SMs than there are, each gets its part and takes longer.
-  const std::int64_t sms = std::max<std::int64_t>(1, lane.sms);
-  const std::int64_t scale = std::max(demand, sms);
+  const std::int64_t scale = std::max(total, sms);
   std::int64_t step = std::max<std::int64_t>(1, limit - schedule.now_ns);
-  for (int index = 0; index < count; ++index) {
-    const std::int64_t left = active[static_cast<std::size_t>(index)].item->remaining_ns;
-    step = std::min(step, std::max<std::int64_t>(1, (left * scale + sms - 1) / sms));
+  for (const Runner& runner : runners) {
+    for (int index = 0; index < runner.count; ++index) {
+      const std::int64_t left = runner.active[static_cast<std::size_t>(index)].item->remaining_ns;
+      const std::int64_t factor = runner.allowed * sms;
+      const Wide needed = (static_cast<Wide>(left) * runner.demand * scale + factor - 1) / factor;
+      step = std::min(step, std::max<std::int64_t>(1, static_cast<std::int64_t>(needed)));
+    }
   }
-  for (int index = 0; index < count; ++index) {
-    Item& item = *active[static_cast<std::size_t>(index)].item;
-    const std::int64_t done = scale == sms ? step : std::max<std::int64_t>(1, step * sms / scale);
-    item.remaining_ns = std::max<std::int64_t>(0, item.remaining_ns - done);
+  for (const Runner& runner : runners) {
+    const std::int64_t done = std::max<std::int64_t>(1, scaled(step, runner.allowed * sms, runner.demand * scale));
+    for (int index = 0; index < runner.count; ++index) {
+      Item& item = *runner.active[static_cast<std::size_t>(index)].item;
+      item.remaining_ns = std::max<std::int64_t>(0, item.remaining_ns - done);
+    }
+    runner.slot->busy_ns += step;
+    bill(runner.slot->buckets, schedule.now_ns, step);
   }
-  slot.busy_ns += step;
   schedule.busy_ns += step;
-  bill(slot.buckets, schedule.now_ns, step);
   bill(schedule.buckets, schedule.now_ns, step);
   schedule.now_ns += step;
-  settle(slot, schedule.now_ns);
+  for (std::uint64_t left = party; left != 0; left &= left - 1) {
+    settle(card.slots[std::countr_zero(left)], schedule.now_ns);
+  }
 }
 
 // Makes sure that the right slot has the card. False: nobody has work.
 bool choose(const Lane& lane) {
   Schedule& schedule = lane.schedule;
-  const bool has_work = schedule.current >= 0 && runnable(lane, schedule.current);
+  const bool has_work = schedule.current >= 0 && party_runnable(lane, schedule.current);
   if (has_work && schedule.now_ns < schedule.slice_end_ns) {
     return true;
   }
@@ -236,8 +310,9 @@ void push(CardState& card, int slot_index, int queue_index, const Item& item) {
   queue.tail += 1;
   const Lane lane = lane_of(card, slot.gpu_instance);
   const Schedule& schedule = lane.schedule;
-  const bool others = card.config.gated_events != 0 && schedule.current >= 0 && schedule.current != slot_index &&
-                      runnable(lane, schedule.current);
+  const bool others = card.config.gated_events != 0 && schedule.current >= 0 &&
+                      (party_of(lane, schedule.current) >> static_cast<unsigned>(slot_index) & 1U) == 0 &&
+                      party_runnable(lane, schedule.current);
   if (queue.tail - queue.head == 1 && !others) {
     settle(slot, schedule.now_ns);
   }

@@ -64,6 +64,50 @@ TEST_F(ScheduleTest, KernelsOfOneStreamRunOneAfterTheOther) {
   EXPECT_EQ(card_->schedule.now_ns, 100 * kMs);
 }
 
+TEST_F(ScheduleTest, ClientsOfMpsRunBesideEachOtherOnTheirPartOfTheSms) {
+  card_->slots[0].mps_percent = 30;
+  card_->slots[1].mps_percent = 50;
+  kernel(0, 0, 3 * kMs);
+  kernel(1, 0, 4 * kMs, 25);
+  event(0, 0, 0);
+  event(1, 0, 0);
+  advance(*card_, 100 * kMs);
+  EXPECT_EQ(event_time(0, 0), 10 * kMs) << "100 SMs' work on 30 of them";
+  EXPECT_EQ(event_time(1, 0), 4 * kMs) << "25 SMs are within its 50, beside the other and without a switch";
+  EXPECT_EQ(card_->schedule.switch_ns, 0);
+}
+
+TEST_F(ScheduleTest, ClientsOfMpsThatWantMoreThanTheCardGetLess) {
+  card_->slots[0].mps_percent = 100;
+  card_->slots[1].mps_percent = 100;
+  kernel(0, 0, 3 * kMs);
+  kernel(1, 0, 3 * kMs);
+  event(0, 0, 0);
+  event(1, 0, 0);
+  advance(*card_, 100 * kMs);
+  EXPECT_EQ(event_time(0, 0), 6 * kMs);
+  EXPECT_EQ(event_time(1, 0), 6 * kMs);
+}
+
+TEST_F(ScheduleTest, ClientsOfMpsAreOnePartyInTheTurns) {
+  card_->used_mask = 0b111;
+  card_->slots[2].gpu_instance = -1;
+  card_->slots[2].serial = 3;
+  card_->slots[0].mps_percent = 50;
+  card_->slots[2].mps_percent = 50;
+  for (int slot = 0; slot < 3; ++slot) {
+    kernel(slot, 0, 1000 * kMs, 50);
+  }
+  advance(*card_, 410 * kMs);
+  EXPECT_EQ(card_->slots[0].busy_ns, card_->slots[2].busy_ns) << "they have the card at the same time";
+  EXPECT_NEAR(static_cast<double>(card_->slots[0].busy_ns) / static_cast<double>(card_->slots[1].busy_ns), 1, 0.02)
+      << "and together as often as the third process";
+  card_->used_mask = 0b101;
+  const std::int64_t before = card_->slots[0].busy_ns;
+  advance(*card_, 510 * kMs);
+  EXPECT_GT(card_->slots[0].busy_ns, before + 98 * kMs);
+}
+
 TEST_F(ScheduleTest, HowOftenOneLooksDoesNotMatter) {
   kernel(0, 0, 7 * kMs);
   kernel(1, 0, 5 * kMs);

@@ -151,11 +151,12 @@ void show_card(Card& card) {
   for (std::uint64_t left = card.state().used_mask; left != 0; left &= left - 1) {
     const int index = std::countr_zero(left);
     const ProcessSlot& slot = card.state().slots[index];
-    std::printf("  pid %lld  memory %llu MiB  contexts %u  busy %.3f s  kernels %lld  load %u%%\n",
+    const std::string mps = slot.mps_percent != 0 ? "  mps " + std::to_string(slot.mps_percent) + "%" : "";
+    std::printf("  pid %lld  memory %llu MiB  contexts %u  busy %.3f s  kernels %lld  load %u%%%s\n",
                 static_cast<long long>(card.pid_of(index)),
                 static_cast<unsigned long long>(resident_bytes(slot) >> 20U), slot.contexts,
                 static_cast<double>(slot.busy_ns) / 1e9, static_cast<long long>(slot.kernels),
-                busy_percent(slot.buckets, lock.now(), 1'000'000'000));
+                busy_percent(slot.buckets, lock.now(), 1'000'000'000), mps.c_str());
   }
 }
 

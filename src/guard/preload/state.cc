@@ -43,6 +43,9 @@ bool take_limits(const heddle_guard_limits& file, long bytes, Config& config) {
   config.burst_ns = file.burst_ns != 0 ? static_cast<int64_t>(file.burst_ns) : 20000000;
   config.reopen_ns = file.reopen_ns != 0 ? static_cast<int64_t>(file.reopen_ns) : 1000000;
   config.outstanding_ns = file.outstanding_ns != 0 ? static_cast<int64_t>(file.outstanding_ns) : 2000000;
+  if (file.mask_percent > 99 || memchr(file.mask_pipe, 0, sizeof(file.mask_pipe)) == nullptr) return false;
+  config.mask_percent = file.mask_percent;
+  memcpy(config.mask_pipe, file.mask_pipe, sizeof(config.mask_pipe));
   for (uint32_t i = 0; i < file.device_count; ++i) {
     const heddle_guard_device_limits& from = file.devices[i];
     DeviceRule& to = config.devices[i];
@@ -126,7 +129,8 @@ void load_config(Config& config) {
 }
 
 // What a process works with when the kernel has no memory left for us: memory is refused, the rest passes.
-Loaded emergency = {{Config::Mode::kClosed, true, false, false, 0, {}, 0, 0, 0, nullptr, false, nullptr}, nullptr, {}};
+Loaded emergency = {
+    {Config::Mode::kClosed, true, false, false, 0, {}, 0, 0, 0, nullptr, false, nullptr, 0, {}}, nullptr, {}};
 
 Loaded& load_state() {
   auto* mine = static_cast<Loaded*>(map_private(sizeof(Loaded), OnFork::kKeep));

@@ -44,6 +44,8 @@ struct Config {
   heddle_guard_usage* usage;
   bool announces;         // some device is not paced: that work goes there is said now and then
   const uint64_t* hints;  // of the agent, by rule; null: there are none, or they do not count
+  uint32_t mask_percent;  // of the multiprocessors, held by MPS; 0: no mask
+  char mask_pipe[HEDDLE_GUARD_PATH_BYTES];
 };
 
 // Index into Config::devices, or one of these.

@@ -1,5 +1,6 @@
 // Contexts: what the driver takes for one is charged on its device, on every device. The amount is what the limits say
 // or what the first process could measure; a context that is gone gives back its own charge and that of all it owned.
+#include "guard/preload/cuda/mask.h"
 #include "guard/preload/cuda/measure.h"
 #include "guard/preload/cuda/memory.h"
 #include "guard/preload/cuda/pools.h"
@@ -35,6 +36,7 @@ CUresult retain_primary(CUcontext* context, CUdevice device) {
   const auto real = cuda().cuDevicePrimaryCtxRetain;
   const int rule = rule_of(device);
   if (refused(rule)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult masked = check_mask(device); masked != CUDA_SUCCESS) return masked;
   if (!accounted(rule)) return real(context, device);
   CudaProcess& own = cuda_process();
   const Lock lock(own.context_lock);
@@ -78,6 +80,7 @@ template <typename Call>
 CUresult create_context(CUcontext* context, CUdevice device, Call call) {
   const int rule = rule_of(device);
   if (refused(rule)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult masked = check_mask(device); masked != CUDA_SUCCESS) return masked;
   if (!accounted(rule) || context == nullptr) return call();
   uint64_t pages = overhead_pages(rule);
   if (!charge(rule, pages)) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -24,6 +24,7 @@ extern "C" CUresult cuGetProcAddress_v2_ptsz(const char* symbol, void** function
   CUDA(cuGetProcAddress_v2, "cuGetProcAddress", 12000, 0)                                  \
   CUDA(cuGetProcAddress_ptsz, "cuGetProcAddress", 11030, 1)                                \
   CUDA(cuGetProcAddress_v2_ptsz, "cuGetProcAddress", 12000, 1)                             \
+  CUDA(cuInit, "cuInit", 2000, 0)                                                          \
   CUDA(cuMemAlloc, "cuMemAlloc", 2000, 0)                                                  \
   CUDA(cuMemAlloc_v2, "cuMemAlloc", 3020, 0)                                               \
   CUDA(cuMemAllocPitch, "cuMemAllocPitch", 2000, 0)                                        \
