@@ -224,6 +224,25 @@ TEST(Law, LowPriorityGivesWay) {
   }
 }
 
+// What a request waits for: alone for its own queue, beside kernels of low priority hardly more, and beside a neighbour
+// without priority for the turns of the card.
+TEST(Law, OnlineWorkHardlyNoticesLowPriority) {
+  for (const double percent : {100.0, 60.0}) {
+    const Online alone = measure_online(percent, Neighbour::kNone, k20ms, 30);
+    const Online low = measure_online(percent, Neighbour::kLow, k20ms, 30);
+    const Online plain = measure_online(percent, Neighbour::kPlain, k20ms, 30);
+    std::printf(
+        "online work of %.0f %%, p50 and p99 in ms: alone %.2f %.2f, beside low priority %.2f %.2f (it has %.1f %%), "
+        "beside no priority %.2f %.2f (%.1f %%)\n",
+        percent, alone.p50, alone.p99, low.p50, low.p99, low.neighbour, plain.p50, plain.p99, plain.neighbour);
+    EXPECT_GT(alone.p50, 1) << "20 kernels of 50 us";
+    EXPECT_LE(alone.p99, plain.p99) << percent;
+    if (percent < 100) continue;
+    EXPECT_LE(low.p99, 1.5 * alone.p99);
+    EXPECT_GE(plain.p99, 2 * alone.p99);
+  }
+}
+
 // A share is a promise, whatever the priority; what others leave idle goes to the better one.
 TEST(Law, LowPriorityKeepsItsShareAndIsLentToLast) {
   std::vector<Tenant> tenants = {{30, k200us}, {30, k2ms}, {40, k200us}};

@@ -21,6 +21,36 @@ inline const Work kMix{.kernel_us = 60, .rare_ms = 48};
 inline const Work kSync{.kernel_us = 300, .synchronise_after = 4, .think_us = 200};
 inline const Work kErratic{.kernel_us = 500, .sigma = 1.2};
 
+// Online work: 100 requests a second at random, each of 20 kernels of 50 us.
+inline const Work kOnline{.kernel_us = 50, .synchronise_after = 20, .requests_per_s = 100};
+
+// How online work fares on a card with a neighbour that launches as far ahead as it goes.
+struct Online {
+  double p50 = 0;  // ms
+  double p99 = 0;
+  double neighbour = 0;  // percent of the card that the neighbour has
+};
+
+enum class Neighbour { kNone, kPlain, kLow };
+
+// The online tenant has no limit, or `percent`; a neighbour of low priority has no share of its own and gives way.
+inline Online measure_online(double percent, Neighbour neighbour, const Work& work, double seconds) {
+  std::vector<Tenant> tenants = {{percent, kOnline}};
+  if (neighbour != Neighbour::kNone) tenants.push_back({100, work});
+  if (neighbour == Neighbour::kLow) {
+    tenants[1].priority = 1;
+    tenants[1].gives_way = true;
+  }
+  RunOptions options;
+  options.lending = true;
+  options.measured_s = seconds;
+  const Outcome got = run(tenants, options);
+  const std::vector<double>& answers = got.answers.at(0);
+  if (answers.empty()) return {};
+  return {answers[answers.size() / 2], answers[answers.size() * 99 / 100],
+          neighbour == Neighbour::kNone ? 0 : got.percent[1]};
+}
+
 struct Errors {
   std::vector<double> all;
   [[nodiscard]] double mean() const {

@@ -48,6 +48,7 @@ struct Fiber {
   std::mt19937_64 random;
   std::vector<uint64_t> recorded;  // by event
   int64_t late_ns = 0;
+  std::vector<std::pair<int64_t, int64_t>> answers;  // of requests: when one came, and how long it took
 };
 
 // One run; the fibers and the stand-ins for the driver below reach it through `world`.
@@ -202,8 +203,29 @@ void live() {
   }
 }
 
+void answer_requests() {
+  Fiber& self = *world->running;
+  const Work& work = *self.work;
+  std::exponential_distribution<> between(work.requests_per_s / 1e9);
+  int64_t came = world->now;
+  for (;;) {
+    came += static_cast<int64_t>(between(self.random));
+    if (world->now < came) sleep_until(came + kWakeUpNs);
+    for (int number = 0; number < work.synchronise_after; ++number) {
+      launch_one(work, number);
+      sleep_until(world->now + kLaunchNs);
+    }
+    for (int queue = 1; queue <= work.streams; ++queue) synchronise(queue);
+    self.answers.emplace_back(came, world->now - came);
+  }
+}
+
 void enter() {
-  live();
+  if (world->running->work->requests_per_s > 0) {
+    answer_requests();
+  } else {
+    live();
+  }
 }
 
 // ---- the run ----
@@ -342,6 +364,21 @@ Outcome summary(const std::vector<std::vector<double>>& steps, size_t tenants) {
   return outcome;
 }
 
+std::vector<std::vector<double>> answers_since(int64_t since) {
+  std::vector<std::vector<double>> all;
+  for (const auto& account : world->accounts) {
+    std::vector<double>& mine = all.emplace_back();
+    for (const auto& fiber : world->fibers) {
+      if (fiber->account != account.get()) continue;
+      for (const auto& [came, took] : fiber->answers) {
+        if (came >= since) mine.push_back(static_cast<double>(took) / 1e6);
+      }
+    }
+    std::sort(mine.begin(), mine.end());
+  }
+  return all;
+}
+
 }  // namespace
 
 Outcome run(const std::vector<Tenant>& tenants, const RunOptions& options) {
@@ -360,12 +397,14 @@ Outcome run(const std::vector<Tenant>& tenants, const RunOptions& options) {
     if (static_cast<double>(tick * kTick) > options.warm_up_s * 1e9) steps.push_back(shares);
     if (options.broker) tell_tenants(broker, tenants, options);
   }
+  Outcome outcome = summary(steps, tenants.size());
+  outcome.answers = answers_since(start + static_cast<int64_t>(options.warm_up_s * 1e9));
   for (const auto& fiber : here.fibers) {
     if (fiber->process.compute != nullptr) free(fiber->process.compute);
   }
   munmap(here.card, sizeof(nvsim::CardState));
   world = nullptr;
-  return summary(steps, tenants.size());
+  return outcome;
 }
 
 }  // namespace test

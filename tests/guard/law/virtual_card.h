@@ -22,6 +22,8 @@ struct Work {
   double pause_after_ms = 0;  // busy for so long,
   double pause_ms = 0;        // then idle for so long
   double late_ms = 0;         // the first process does not run for so long when its first wait for the card is over
+  // Requests that come at random instead: so many a second, each of synchronise_after kernels, answered in turn.
+  double requests_per_s = 0;
 };
 
 struct Tenant {
@@ -55,6 +57,9 @@ struct Outcome {
   std::vector<double> worst_window;           // the largest share of any 100 ms
   double used_percent = 0;                    // by all
   std::vector<std::vector<double>> timeline;  // by tenant: share of each 10 ms of the measured time
+  // By tenant: how long each request took from its coming to its answer, in ms and ascending; those of the measured
+  // time.
+  std::vector<std::vector<double>> answers = {};
 };
 
 Outcome run(const std::vector<Tenant>& tenants, const RunOptions& options);
