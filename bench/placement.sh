@@ -19,10 +19,12 @@ fi
 line=$(build/release/bin/placement_bench "${traces[@]}")
 reclaim=$(build/release/bin/reclaim_bench)
 restart=$(build/release/bin/restart_bench)
+waiting=$(build/release/bin/waiting_bench)
 echo "10,000 nodes with 100,000 cards, half in use: $restart"
+echo "10,000 pods that wait on a full fleet: $waiting"
 echo "reclaim of 4,000 single cards on 500 nodes x 8: $reclaim"
 if [ -n "${HEDDLE_BENCH_RESULTS:-}" ]; then
-  python3 - "$HEDDLE_BENCH_RESULTS" "$line" "$reclaim" "$restart" <<'END'
+  python3 - "$HEDDLE_BENCH_RESULTS" "$line" "$reclaim" "$restart" "$waiting" <<'END'
 import json, os, sys
 path = sys.argv[1]
 results = json.load(open(path)) if os.path.exists(path) else {}

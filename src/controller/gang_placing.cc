@@ -23,6 +23,35 @@ const model::ClaimSpec& spec_of(const Want& want) {
   return want.request != nullptr ? want.request->spec : want.claim->spec;
 }
 
+// In what the engine says, in place of a gang's name: equal gangs are told the same "no".
+constexpr std::string_view kName = "\x01";
+
+std::vector<engine::Reason> named(std::vector<engine::Reason> reasons, const std::string& name) {
+  for (engine::Reason& reason : reasons) {
+    for (size_t at = reason.message.find(kName); at != std::string::npos; at = reason.message.find(kName, at))
+      reason.message.replace(at, kName.size(), name);
+  }
+  return reasons;
+}
+
+// Equal texts: what one gang is refused, the other is, too. Nothing for one that is bound to some nodes.
+std::optional<std::string> shape_of(const engine::GangRequest& request) {
+  if (!request.fixed_nodes.empty()) return std::nullopt;
+  std::string shape = fmt::format("gang of {}\n{}\n{}", request.minimum, request.required, request.preferred);
+  for (const auto& [subgroup, minimum] : request.subgroup_minimum) shape += fmt::format("\n{} {}", subgroup, minimum);
+  const engine::GangMember* before = nullptr;
+  for (const engine::GangMember& member : request.members) {
+    const engine::PlacementRequest& asked = member.request;
+    if (asked.pinned_node || asked.preferred_node || !asked.excluded_nodes.empty()) return std::nullopt;
+    const bool same = before != nullptr && before->shape == member.shape && before->subgroup == member.subgroup &&
+                      before->request.whole_nodes == asked.whole_nodes;
+    shape += same ? "\n=" : fmt::format("\n{}\n{}", member.subgroup, member.shape);
+    for (const std::string& node : asked.whole_nodes) shape += same ? "" : "\n-" + node;
+    before = &member;
+  }
+  return shape;
+}
+
 }  // namespace
 
 engine::Reason gang_incomplete(const Unit& unit, int64_t missing) {
@@ -194,7 +223,7 @@ std::vector<const Unit*> Reconciler::Impl::pending_units() {
 }
 
 void Reconciler::Impl::place_unit(const Unit& unit, std::map<std::string, engine::Outcome>& answers) {
-  if (unit.gang) return place_gang(unit, nullptr);
+  if (unit.gang) return place_gang(unit, nullptr, answers);
   if (PodRecord* record = find(unit.members.empty() ? unit.id : unit.members.front()); record != nullptr)
     place(*record, answers);
 }
@@ -255,7 +284,7 @@ std::optional<engine::GangMember> Reconciler::Impl::gang_member(const PodRecord&
 // What is still to be placed, in rank order; nothing when something of it has to change first.
 std::optional<GangAsk> Reconciler::Impl::gang_ask(const Unit& unit, const Work* work) {
   GangAsk ask;
-  ask.request.name = unit.name;
+  ask.request.name = kName;
   ask.request.required = unit.required;
   ask.request.preferred = unit.preferred;
   const GangState& gang = gangs[unit.id];
@@ -314,13 +343,20 @@ std::string Reconciler::Impl::claims_node(const PodRecord& record) const {
   return {};
 }
 
-void Reconciler::Impl::place_gang(const Unit& unit, const Work* work) {
+void Reconciler::Impl::place_gang(const Unit& unit, const Work* work, std::map<std::string, engine::Outcome>& answers) {
   if (unit.blocked) return gang_refused(unit, work, waits({*unit.blocked}));
   std::optional<GangAsk> ask = gang_ask(unit, work);
   if (!ask || ask->members.empty()) return;
   if (ask->missing > 0) return gang_refused(unit, work, waits({gang_incomplete(unit, ask->missing)}));
   const model::Pod& first = ask->members.front().record->pod;
   if (auto quota = over_quota(first, ask->least)) return gang_refused(unit, work, waits({std::move(*quota)}));
+  std::optional<std::string> shape = shape_of(ask->request);
+  if (work != nullptr && queued.holds.contains(work->id)) shape.reset();
+  const queueing::Workload* workload = work == nullptr ? nullptr : queued.queues->workload(work->id);
+  if (shape && workload != nullptr && !ask->request.boxes.empty())
+    *shape += "\n" + workload->queue;  // which says what boxes are kept for others
+  if (const auto same = shape ? answers.find(*shape) : answers.end(); same != answers.end())
+    return gang_is_told(unit, work, same->second);
   std::optional<engine::Reason> over;  // what its queue says to the kind of devices that was tried first
   for (int kinds = 0;; ++kinds) {
     const int64_t start = clock.monotonic_nanos();
@@ -337,10 +373,20 @@ void Reconciler::Impl::place_gang(const Unit& unit, const Work* work) {
       if (kinds < kMostKinds && avoid_kind_of_gang(*assigned, *ask)) continue;
     }
     if (over) return gang_refused(unit, work, waits({std::move(*over)}));
-    if (auto* waiting = std::get_if<engine::Waiting>(&*outcome))
-      return gang_refused(unit, work, waits(std::move(waiting->reasons)));
-    return gang_refused(unit, work, {"Infeasible", std::move(std::get<engine::Infeasible>(*outcome).reasons)});
+    engine::Outcome no = std::get_if<engine::Waiting>(&*outcome) != nullptr
+                             ? engine::Outcome(std::move(std::get<engine::Waiting>(*outcome)))
+                             : engine::Outcome(std::move(std::get<engine::Infeasible>(*outcome)));
+    gang_is_told(unit, work, no);
+    if (shape) answers.emplace(std::move(*shape), std::move(no));
+    return;
   }
+}
+
+// The engine's "no".
+void Reconciler::Impl::gang_is_told(const Unit& unit, const Work* work, const engine::Outcome& no) {
+  if (const auto* waiting = std::get_if<engine::Waiting>(&no))
+    return gang_refused(unit, work, waits(named(waiting->reasons, unit.name)));
+  gang_refused(unit, work, {"Infeasible", named(std::get<engine::Infeasible>(no).reasons, unit.name)});
 }
 
 // The nodes of the first member that is not on one of them yet; one kind at a time.

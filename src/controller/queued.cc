@@ -397,7 +397,7 @@ bool Reconciler::Impl::worth_trying(const Work& work) {
 
 void Reconciler::Impl::place_work(const Work& work, std::map<std::string, engine::Outcome>& answers) {
   const Unit* unit = units.find(work.unit);
-  if (unit != nullptr && unit->gang) return place_gang(*unit, &work);
+  if (unit != nullptr && unit->gang) return place_gang(*unit, &work, answers);
   if (PodRecord* record = find(work.id); record != nullptr) place(*record, answers);
 }
 

@@ -1,4 +1,5 @@
 // Gangs in the Reconciler: they start as one or hold nothing, whatever happens between two writes.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,6 +64,28 @@ TEST_F(GangReconcilerTest, WhatCannotFitHoldsNothingAndASmallPodStartsMeanwhile)
   cluster.finish_pod("small");
   cluster.run();
   EXPECT_EQ(bound(3), 3);
+}
+
+TEST_F(GangReconcilerTest, EqualGangsAreAskedForOnceAndEachIsToldOfItself) {
+  cluster.add_node("n1", 2);
+  start();
+  const auto create = [&](const std::string& gang, int size) {
+    for (int i = 0; i < size; ++i) {
+      cluster.create_pod(fmt::format("{}{}", gang, i), std::vector<Json>{kCard}, Json::object(),
+                         {{"heddle.dev/gang", gang}, {"heddle.dev/gang-size", std::to_string(size)}});
+    }
+  };
+  create("alpha", 3);
+  create("beta", 3);
+  create("gamma", 4);
+  cluster.run();
+  EXPECT_EQ(message("alpha0"),
+            "gang alpha needs 3 members at once; the fleet has room for 2 even when nothing else runs");
+  EXPECT_EQ(message("beta2"),
+            "gang beta needs 3 members at once; the fleet has room for 2 even when nothing else runs");
+  EXPECT_EQ(message("gamma3"),
+            "gang gamma needs 4 members at once; the fleet has room for 2 even when nothing else runs");
+  EXPECT_EQ(cluster.controller->take_stats().place_nanos.size(), 2U);
 }
 
 TEST_F(GangReconcilerTest, ItStaysInOneRackWhereThatIsRequired) {

@@ -145,7 +145,8 @@ struct Reconciler::Impl {
   [[nodiscard]] std::vector<const Unit*> pending_units();
   void place_unit(const Unit& unit, std::map<std::string, engine::Outcome>& answers);
   // work: the one of its works that is tried; null: there are no queues.
-  void place_gang(const Unit& unit, const Work* work);
+  void place_gang(const Unit& unit, const Work* work, std::map<std::string, engine::Outcome>& answers);
+  void gang_is_told(const Unit& unit, const Work* work, const engine::Outcome& no);
   std::optional<GangAsk> gang_ask(const Unit& unit, const Work* work);
   std::optional<engine::GangMember> gang_member(const PodRecord& record, std::vector<Want>& open);
   // What its queue says to these devices; nothing: they are planned, or told why not.
