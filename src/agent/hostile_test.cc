@@ -11,7 +11,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <functional>
+#include <string>
 
 #include "agent/account.h"
 #include "agent/guard_folder.h"
@@ -135,30 +140,76 @@ TEST_F(HostileTest, CutGrownAndFilled) {
       << "others have their own room";
 }
 
+// A user that is not root, and that this user namespace has; 0: it has none.
+uid_t another_user() {
+  std::ifstream map("/proc/self/uid_map");
+  for (int64_t first = 0, outside = 0, count = 0; map >> first >> outside >> count;) {
+    if (first + count > 1)
+      return static_cast<uid_t>(std::min<int64_t>(first + count - 1, std::max<int64_t>(first, 4711)));
+  }
+  return 0;
+}
+
+// How far the tenant's process came: what it could do that it must not, or what kept it from trying.
+enum class Step : int { kHeld, kUser, kNamespace, kMap, kReach, kOpened, kChanged, kRemoved, kRemounted };
+
+struct Came {
+  Step step = Step::kHeld;
+  int error = 0;
+};
+
+// Never returns to the test: in a process of its own.
+Came try_as_root_of_a_namespace(const GuardFolder& folder, const std::string& place, uid_t user) {
+  // A process that has changed its user cannot write its own map until it is dumpable again.
+  if (::setgid(user) != 0 || ::setuid(user) != 0 || ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0) {
+    return {Step::kUser, errno};
+  }
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return {Step::kNamespace, errno};
+  const UniqueFd map(::open("/proc/self/uid_map", O_WRONLY | O_CLOEXEC));
+  const std::string line = "0 " + std::to_string(user) + " 1";
+  if (::write(map.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) return {Step::kMap, errno};
+  if (::open(folder.limits.c_str(), O_RDONLY | O_CLOEXEC) < 0) return {Step::kReach, errno};
+  if (::open(folder.limits.c_str(), O_WRONLY | O_CLOEXEC) >= 0) return {Step::kOpened, 0};
+  if (::chmod(folder.limits.c_str(), 0666) == 0 || ::truncate(folder.limits.c_str(), 0) == 0)
+    return {Step::kChanged, 0};
+  if (::unlink(folder.limits.c_str()) == 0 || ::rename(folder.usage.c_str(), folder.limits.c_str()) == 0) {
+    return {Step::kRemoved, 0};
+  }
+  if (::mount(nullptr, place.c_str(), nullptr, MS_REMOUNT | MS_BIND, nullptr) == 0) return {Step::kRemounted, 0};
+  return {};
+}
+
 // A tenant that makes itself root of a user namespace of its own is nobody here.
 TEST_F(HostileTest, RootOfAUserNamespaceCannotChangeItsLimits) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  const uid_t user = another_user();
+  if (::geteuid() != 0) GTEST_SKIP() << "the agent is root, and only root can be another user as well";
+  if (user == 0) GTEST_SKIP() << "this user namespace has no user but root";
   ASSERT_EQ(::chmod(root_.c_str(), 0755), 0);
-  enum : int { kHeld = 0, kNoNamespace = 1, kOpened = 2, kChanged = 3, kRemoved = 4, kRemounted = 5 };
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd from(ends[0]);
+  UniqueFd to(ends[1]);
   const pid_t child = ::fork();
   if (child == 0) {
-    // A process that has changed its user cannot write its own map until it is dumpable again.
-    const bool changed = ::setgid(4711) == 0 && ::setuid(4711) == 0 && ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0;
-    if (!changed) ::_exit(kNoNamespace);
-    if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) ::_exit(kNoNamespace);
-    const UniqueFd map(::open("/proc/self/uid_map", O_WRONLY | O_CLOEXEC));
-    if (::write(map.get(), "0 4711 1", 8) != 8) ::_exit(kNoNamespace);
-    if (::open(bad_.limits.c_str(), O_WRONLY | O_CLOEXEC) >= 0) ::_exit(kOpened);
-    if (::chmod(bad_.limits.c_str(), 0666) == 0 || ::truncate(bad_.limits.c_str(), 0) == 0) ::_exit(kChanged);
-    if (::unlink(bad_.limits.c_str()) == 0 || ::rename(bad_.usage.c_str(), bad_.limits.c_str()) == 0) ::_exit(kRemoved);
-    if (::mount(nullptr, (root_ + "/bad").c_str(), nullptr, MS_REMOUNT | MS_BIND, nullptr) == 0) ::_exit(kRemounted);
-    ::_exit(kHeld);
+    const Came came = try_as_root_of_a_namespace(bad_, root_ + "/bad", user);
+    ::_exit(::write(to.get(), &came, sizeof(came)) == sizeof(came) ? 0 : 1);
   }
+  to.reset();
+  Came came;
+  const ssize_t told = ::read(from.get(), &came, sizeof(came));
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == kNoNamespace) GTEST_SKIP() << "no user namespaces here";
-  EXPECT_EQ(WEXITSTATUS(status), kHeld);
+  ASSERT_EQ(told, static_cast<ssize_t>(sizeof(came))) << "status " << status;
+  const std::string why = std::strerror(came.error);
+  if (came.step == Step::kUser) GTEST_SKIP() << "this process cannot become another user: " << why;
+  if (came.step == Step::kNamespace) {
+    GTEST_SKIP() << "the kernel makes no user namespace for that user (user.max_user_namespaces, a filter of system "
+                    "calls): "
+                 << why;
+  }
+  if (came.step == Step::kMap) GTEST_SKIP() << "the kernel takes no map of users from it: " << why;
+  ASSERT_NE(came.step, Step::kReach) << "nothing was tried, the tenant does not reach its own folder: " << why;
+  EXPECT_EQ(came.step, Step::kHeld);
   const auto content = read_file(bad_.limits);
   ASSERT_TRUE(content);
   EXPECT_TRUE(guard::decode_limits(*content));
