@@ -11,7 +11,8 @@ if [ -z "$ref" ]; then
   exit 1
 fi
 commit=$(git rev-parse --verify --quiet "$ref^{commit}") || { echo "skew: there is no commit '$ref'" >&2; exit 1; }
-tools/build.sh release
+tools/build.sh release heddle heddle-controller heddle-agent heddle-oci-hook heddle_guard heddle_guard_ascend nvsim nvsim-run \
+  nvsim_cuda nvsim_nvml
 other=$PWD/build/skew/${commit:0:12}
 if [ ! -f "$other/CMakePresets.json" ]; then
   mkdir -p "$other"
