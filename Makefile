@@ -53,11 +53,12 @@ fuzz: ## every fuzz target for an hour (FUZZ_SECONDS)
 	@tools/setup.sh test
 	@tools/fuzz.sh "$${FUZZ_SECONDS:-3600}"
 
-soak: ## the thread sanitizer, random allocation problems (ALLOCATOR_CASES), random histories of placement (PLACEMENT_EVENTS), deaths and random programs under the guard (GUARD_DEATHS, GUARD_STEPS), and parts of a standalone Heddle killed under load (SOAK_SECONDS)
+soak: ## the thread sanitizer, random allocation problems (ALLOCATOR_CASES), random histories of placement (PLACEMENT_EVENTS) and of fleets with queues and gangs (HISTORY_EVENTS), deaths and random programs under the guard (GUARD_DEATHS, GUARD_STEPS), and parts of a standalone Heddle killed under load (SOAK_SECONDS)
 	@tools/setup.sh test
-	@tools/build.sh release heddle-standalone allocator_random_test placement_test guard_files_test guard_limits_test guard_random_test
+	@tools/build.sh release heddle-standalone allocator_random_test placement_test simulation_test guard_files_test guard_limits_test guard_random_test
 	@HEDDLE_ALLOCATOR_CASES="$${ALLOCATOR_CASES:-100000}" build/release/test/allocator_random_test --gtest_brief=1
 	@HEDDLE_PLACEMENT_EVENTS="$${PLACEMENT_EVENTS:-1000000}" build/release/test/placement_test --gtest_brief=1 --gtest_filter='*RandomHistory*'
+	@HEDDLE_HISTORY_EVENTS="$${HISTORY_EVENTS:-1000000}" build/release/test/simulation_test --gtest_brief=1 --gtest_filter='SimulationHistory*'
 	@HEDDLE_GUARD_DEATHS="$${GUARD_DEATHS:-100000}" build/release/test/guard_files_test --gtest_filter='*KilledProcesses*'
 	@HEDDLE_GUARD_DEATHS="$$(($${GUARD_DEATHS:-100000} / 50))" build/release/test/guard_limits_test --gtest_filter='*KilledAtRandom*'
 	@HEDDLE_GUARD_STEPS="$${GUARD_STEPS:-100000}" build/release/test/guard_random_test --gtest_brief=1

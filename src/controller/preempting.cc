@@ -6,6 +6,7 @@
 #include "controller/objects.h"
 #include "controller/reconciler_impl.h"
 #include "engine/gang_eviction.h"
+#include "engine/kind_quota.h"
 
 namespace heddle::controller {
 namespace {
@@ -89,12 +90,20 @@ void Reconciler::Impl::place_held() {
     if (busy(work->second)) continue;
     std::map<std::string, engine::Outcome> answers;
     place_work(work->second, answers);
-    if (queued.queues->phase(id) == Phase::kRunning && !queued.holds.contains(id)) continue;
+    if (queued.queues->phase(id) == Phase::kRunning && !queued.holds.contains(id)) {
+      work->second.vain = 0;
+      continue;
+    }
     // Something else came in between, such as a node that is closed now: it waits as others do, and is planned again.
     if (queued.queues->phase(id) == Phase::kHeld) queued.queues->requeue(id, clock.now());
     queued.holds.erase(id);
     for (PodRecord* record : waiting_of(work->second)) record->refused_version = 0;
     ++queued.version;
+    // Whatever came in between may do so again: others are not ended for it again and again.
+    if (const Duration pause = engine::pause_after_vain(++work->second.vain); pause.nanos > 0) {
+      work->second.plan_after = clock.monotonic_nanos() + pause.nanos;
+      wake_at(work->second.plan_after, {});
+    }
   }
 }
 
@@ -110,6 +119,7 @@ void Reconciler::Impl::plan_evictions(const std::vector<std::string>& without_ro
     if (!runs && queued.queues->phase(id) != Phase::kWaiting) continue;
     const std::vector<PodRecord*> waiting = waiting_of(work);
     if (waiting.empty() || busy(work) || work.planned_version == placement_version()) continue;
+    if (clock.monotonic_nanos() < work.plan_after) continue;
     const queueing::Workload* workload = queued.queues->workload(id);
     const std::string like =
         fmt::format("{}\n{}\n{}\n{}", workload->queue, workload->priority, waiting.front()->signature, runs ? id : "");
@@ -137,8 +147,9 @@ bool Reconciler::Impl::plan_eviction(const Work& work) {
   if (record == nullptr) return false;
   const Wants wants = wants_of(*record);
   std::vector<Want> open;
-  const engine::PlacementRequest request = request_of(*record, wants, open);
+  engine::PlacementRequest request = request_of(*record, wants, open);
   if (wants.blocked || open.empty()) return false;
+  request.held_nodes.merge(engine::nodes_of_refused_kinds(*queued.queues, work.id, queued.fleet, clock.now()));
   auto room = engine::RoomWithout::make(ledger.state(), request, queued.holdings);
   if (!room) return false;
   auto answer = queued.preemptions->plan(work.id, clock.now(), **room, refused_victims(work));
@@ -151,8 +162,11 @@ bool Reconciler::Impl::plan_eviction(const Work& work) {
 // All that waits of the work fits at once when the victims have gone; where it fits is held for it.
 bool Reconciler::Impl::plan_gang_eviction(const Unit& unit, const Work& work) {
   if (unit.blocked) return false;
-  const std::optional<GangAsk> ask = gang_ask(unit, &work);
+  std::optional<GangAsk> ask = gang_ask(unit, &work);
   if (!ask || ask->members.empty() || ask->missing > 0) return false;
+  const auto closed = engine::nodes_of_refused_kinds(*queued.queues, work.id, queued.fleet, clock.now());
+  for (engine::GangMember& member : ask->request.members)
+    member.request.held_nodes.insert(closed.begin(), closed.end());
   auto room = engine::GangRoomWithout::make(ledger.state(), options.topology, ask->request, queued.holdings);
   if (!room) return false;
   auto answer = queued.preemptions->plan(work.id, clock.now(), **room, refused_victims(work));

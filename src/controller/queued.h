@@ -36,6 +36,8 @@ struct Work {
   // What members that died while it ran held: counted for those that will take their place, for a while.
   std::vector<std::vector<queueing::Portion>> kept;
   int64_t kept_until = 0;  // monotonic
+  int vain = 0;            // times that room was made for it and it could not start
+  int64_t plan_after = 0;  // monotonic: no room is made for it before
 
   // One member of a gang, by itself.
   [[nodiscard]] bool one_of_gang() const { return !core && id != unit; }

@@ -36,7 +36,7 @@ std::optional<Reason> Queues::Impl::quota_refusal(const Entry& entry) const {
     for (size_t q = entry.leaf; q != kNone; q = queues[q].parent) {
       const Queue& queue = queues[q];
       const Bounds& bounds = queue.bounds[m];
-      const int64_t used = queue.used[m];
+      const int64_t used = in_use(q, m);
       const auto text = [&](int64_t amount) { return amount_text(meters[m], amount); };
       if (ask > bounds.limit - used) {
         if (ask > bounds.limit) {
@@ -68,7 +68,7 @@ std::vector<size_t> Queues::Impl::full_queues(const Entry& entry) const {
   for (size_t m = 0; m < meters.size(); ++m) {
     if (entry.demand[m] == 0) continue;
     for (size_t q = entry.leaf; q != kNone; q = queues[q].parent) {
-      if (entry.demand[m] > most_of(queues[q].bounds[m]) - queues[q].used[m]) full.push_back(q);
+      if (entry.demand[m] > most_of(queues[q].bounds[m]) - in_use(q, m)) full.push_back(q);
     }
     if (root_is_short(entry, m)) full.push_back(0);
   }
@@ -116,7 +116,7 @@ bool Queues::Impl::admits(const Entry& entry) const {
   for (size_t m = 0; m < meters.size(); ++m) {
     if (entry.demand[m] == 0) continue;
     for (size_t q = entry.leaf; q != kNone; q = queues[q].parent) {
-      if (entry.demand[m] > most_of(queues[q].bounds[m]) - queues[q].used[m]) return false;
+      if (entry.demand[m] > most_of(queues[q].bounds[m]) - in_use(q, m)) return false;
     }
     if (root_is_short(entry, m)) return false;
   }

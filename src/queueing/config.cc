@@ -79,7 +79,7 @@ class Builder {
     queue.name = spec.name;
     queue.parent = parent;
     queue.weight = spec.weight;
-    queue.used = queue.entitled = queue.taken = Amounts(config_.meters.size(), 0);
+    queue.used = queue.entitled = queue.taken = queue.leaving = Amounts(config_.meters.size(), 0);
     queue.bounds.resize(config_.meters.size());
     impl_.queues.push_back(std::move(queue));
     impl_.by_name[spec.name] = i;

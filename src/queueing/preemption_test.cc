@@ -198,6 +198,44 @@ TEST_F(PreemptionTest, QuotaMayNeedMoreVictimsThanTheNode) {
   EXPECT_THAT(answer.eviction->victims, ElementsAre("z"));
 }
 
+// A victim that has not gone yet still has its devices: until then they count against its queue's limit.
+TEST(QueuesLeavingTest, WhatLeavesCountsAgainstLimitsUntilItHasGone) {
+  Config config;
+  config.meters = {
+      {.name = "cards", .kind = Meter::Kind::kDevices, .device_class = {}, .vendor = {}, .model = {}, .shape = {}}};
+  QueueSpec root{.name = "root", .parent = "", .weight = 1, .quotas = {}};
+  QueueSpec leaf{.name = "a", .parent = "root", .weight = 1, .quotas = {}};
+  leaf.quotas["cards"].limit = 6 * kCard;
+  config.queues = {root, leaf};
+  Queues queues = Queues::make(std::move(config)).value();
+  const auto submit = [&](const char* id, int64_t cards, int32_t priority) {
+    Portion portion;
+    portion.milli_devices = cards * kCard;
+    Workload workload{.id = id,
+                      .queue = "a",
+                      .priority = priority,
+                      .submitted = at(0),
+                      .portions = {portion},
+                      .runtime = {},
+                      .reservation = {}};
+    ASSERT_TRUE(queues.submit(std::move(workload), at(0)).has_value());
+  };
+  submit("victim", 4, 0);
+  queues.start("victim", at(1));
+  submit("high", 1, 9);
+  submit("next", 3, 0);
+  queues.evict_for("high", {"victim"}, at(2));
+  ASSERT_TRUE(queues.refusal("next", at(3)).has_value()) << "3 beside the 4 that have not gone";
+  EXPECT_EQ(queues.refusal("next", at(3))->code, "Limit");
+  EXPECT_THAT(queues.violations(), testing::IsEmpty());
+  queues.requeue("victim", at(30));
+  EXPECT_FALSE(queues.refusal("next", at(30)).has_value()) << "3 beside the 1 that is held";
+  queues.evict_for("next", {}, at(30));
+  queues.start("high", at(31));
+  EXPECT_EQ(queues.refusal("victim", at(31))->code, "Limit");
+  EXPECT_THAT(queues.violations(), testing::IsEmpty());
+}
+
 TEST_F(PreemptionTest, NobodyGoesForWhatFits) {
   run("x", "a", 8, "n1");
   run("y", "a", 1, "n1");

@@ -182,6 +182,13 @@ class Queues {
   // The same of quota alone, if these ran no more.
   [[nodiscard]] std::optional<Reason> refusal_without(const std::string& id, const std::vector<std::string>& gone,
                                                       Time now);
+  // The same, if it were given this instead of what it asks for.
+  [[nodiscard]] std::optional<Reason> refusal_without(const std::string& id, const std::vector<Portion>& instead,
+                                                      const std::vector<std::string>& gone, Time now);
+  // What runs in its queue with less priority.
+  [[nodiscard]] std::vector<std::string> below(const std::string& id) const;
+  // Whether a queue of this leaf or above has a bound that depends on what kind of device is given.
+  [[nodiscard]] bool bounds_kinds(const std::string& queue) const;
   // 1: the next of its leaf. 0: it does not wait.
   [[nodiscard]] size_t position(const std::string& id, Time now) const;
   // The waiting ones of a leaf in the order of position().

@@ -133,6 +133,45 @@ void Queues::Impl::deactivate(Entry& entry) {
   promote(entry.leaf);
 }
 
+std::map<size_t, Amounts> Queues::Impl::beyond(const std::string& preemptor, const std::set<std::string>& ids) const {
+  std::map<size_t, Amounts> amounts;
+  for (const std::string& id : ids) {
+    const Entry& victim = entries.at(id);
+    for (size_t q = victim.leaf; q != kNone; q = queues[q].parent) {
+      add(amounts.try_emplace(q, meters.size(), 0).first->second, victim.demand);
+    }
+  }
+  const Entry* held = find(preemptor);
+  for (auto& [q, amount] : amounts) {
+    bool above = false;
+    for (size_t up = held == nullptr ? kNone : held->leaf; up != kNone; up = queues[up].parent)
+      above = above || up == q;
+    // It starts when all of them have gone, so what is held for it is not in use yet.
+    if (above && held->phase == Phase::kHeld) subtract(amount, held->demand);
+    for (int64_t& each : amount) each = std::max<int64_t>(each, 0);
+  }
+  return amounts;
+}
+
+void Queues::Impl::settle_leavers(const std::string& preemptor) {
+  const auto known = leavers.find(preemptor);
+  if (known == leavers.end()) return;
+  for (const auto& [q, amount] : known->second.beyond) subtract(queues[q].leaving, amount);
+  if (known->second.ids.empty()) {
+    leavers.erase(known);
+    return;
+  }
+  known->second.beyond = beyond(preemptor, known->second.ids);
+  for (const auto& [q, amount] : known->second.beyond) add(queues[q].leaving, amount);
+}
+
+void Queues::Impl::leave_no_more(Entry& entry) {
+  if (entry.leaving_for.empty()) return;
+  const std::string preemptor = std::exchange(entry.leaving_for, {});
+  leavers[preemptor].ids.erase(entry.spec.id);
+  settle_leavers(preemptor);
+}
+
 void Queues::Impl::assess(Entry& entry) const {
   entry.demand = measure(meters, entry.spec.portions);
   entry.counted_by.clear();
@@ -207,6 +246,7 @@ void Queues::revise(const std::string& id, std::vector<Portion> portions, Time n
   impl_->queues[entry->leaf].active.emplace(entry->order, id);
   impl_->mark(*entry);
   impl_->promote(entry->leaf);
+  impl_->settle_leavers(id);
 }
 
 std::optional<Reason> Queues::refusal_of(const std::string& id, const std::vector<Portion>& portions, Time now) {
@@ -238,6 +278,7 @@ void Queues::start(const std::string& id, Time now) {
   if (Entry* entry = impl_->find(id); entry != nullptr && entry->phase != Phase::kRunning) {
     impl_->activate(*entry, Phase::kRunning);
     entry->started = impl_->now;
+    impl_->settle_leavers(id);
   }
 }
 
@@ -259,6 +300,8 @@ void Queues::evict_for(const std::string& id, const std::vector<std::string>& vi
     if (victim == nullptr || victim->phase != Phase::kRunning) continue;
     impl_->discharge(*victim);
     victim->phase = Phase::kLeaving;
+    victim->leaving_for = id;
+    impl_->leavers[id].ids.insert(other);
     leaves.insert(victim->leaf);
   }
   // Before anything else of its queue may use what its victims leave.
@@ -267,12 +310,15 @@ void Queues::evict_for(const std::string& id, const std::vector<std::string>& vi
     entry->started = impl_->now;
   }
   for (const size_t leaf : leaves) impl_->promote(leaf);
+  impl_->settle_leavers(id);
 }
 
 void Queues::stay(const std::string& id, Time now) {
   impl_->advance_to(now);
   Entry* entry = impl_->find(id);
-  if (entry != nullptr && entry->phase == Phase::kLeaving) impl_->activate(*entry, Phase::kRunning);
+  if (entry == nullptr || entry->phase != Phase::kLeaving) return;
+  impl_->leave_no_more(*entry);
+  impl_->activate(*entry, Phase::kRunning);
 }
 
 void Queues::requeue(const std::string& id, Time now) {
@@ -280,7 +326,9 @@ void Queues::requeue(const std::string& id, Time now) {
   Entry* entry = impl_->find(id);
   if (entry == nullptr || entry->phase == Phase::kWaiting) return;
   impl_->deactivate(*entry);
+  impl_->leave_no_more(*entry);
   entry->phase = Phase::kWaiting;
+  impl_->settle_leavers(id);
   impl_->queues[entry->leaf].waiting.insert(Impl::leaf_order(*entry));
   impl_->by_submission.emplace(entry->spec.submitted.unix_nanos, id);
 }
@@ -290,11 +338,13 @@ void Queues::remove(const std::string& id, Time now) {
   Entry* entry = impl_->find(id);
   if (entry == nullptr) return;
   impl_->deactivate(*entry);
+  impl_->leave_no_more(*entry);
   if (entry->phase == Phase::kWaiting) {
     impl_->queues[entry->leaf].waiting.erase(Impl::leaf_order(*entry));
     impl_->by_submission.erase({entry->spec.submitted.unix_nanos, id});
   }
   impl_->entries.erase(id);
+  impl_->settle_leavers(id);
 }
 
 std::optional<Phase> Queues::phase(const std::string& id) const {
@@ -329,19 +379,54 @@ const Workload* Queues::workload(const std::string& id) const {
 }
 
 std::optional<Reason> Queues::refusal_without(const std::string& id, const std::vector<std::string>& gone, Time now) {
+  const Entry* entry = impl_->find(id);
+  return entry == nullptr ? std::nullopt : refusal_without(id, entry->spec.portions, gone, now);
+}
+
+std::optional<Reason> Queues::refusal_without(const std::string& id, const std::vector<Portion>& instead,
+                                              const std::vector<std::string>& gone, Time now) {
   impl_->advance_to(now);
   const Entry* entry = impl_->find(id);
   if (entry == nullptr || entry->phase != Phase::kWaiting) return std::nullopt;
+  std::optional<Entry> other;
+  if (instead != entry->spec.portions) {
+    other = *entry;
+    other->spec.portions = instead;
+    impl_->assess(*other);
+  }
   std::vector<Entry*> taken_out;
-  for (const std::string& other : gone) {
-    Entry* victim = impl_->find(other);
+  for (const std::string& one : gone) {
+    Entry* victim = impl_->find(one);
     if (victim == nullptr || !Impl::active(*victim)) continue;
     impl_->charge(*victim, -1);
     taken_out.push_back(victim);
   }
-  auto reason = impl_->quota_refusal(*entry);
+  auto reason = impl_->quota_refusal(other ? *other : *entry);
   for (Entry* victim : taken_out) impl_->charge(*victim, 1);
   return reason;
+}
+
+std::vector<std::string> Queues::below(const std::string& id) const {
+  std::vector<std::string> found;
+  const Entry* entry = impl_->find(id);
+  if (entry == nullptr) return found;
+  for (const auto& [order, other] : impl_->queues[entry->leaf].active) {
+    if (impl_->entries.at(other).spec.priority < entry->spec.priority) found.push_back(other);
+  }
+  return found;
+}
+
+bool Queues::bounds_kinds(const std::string& queue) const {
+  const auto found = impl_->by_name.find(queue);
+  for (size_t q = found == impl_->by_name.end() ? kNone : found->second; q != kNone; q = impl_->queues[q].parent) {
+    for (size_t m = 0; m < impl_->meters.size(); ++m) {
+      const Meter& meter = impl_->meters[m];
+      const Bounds& bounds = impl_->queues[q].bounds[m];
+      const bool bounded = bounds.limit != kUnbounded || bounds.borrowing != kUnbounded;
+      if (bounded && !(meter.vendor.empty() && meter.model.empty())) return true;
+    }
+  }
+  return false;
 }
 
 const std::vector<Meter>& Queues::meters() const {
@@ -389,6 +474,10 @@ std::vector<std::string> Queues::violations() const {
   const std::vector<Queue>& queues = impl_->queues;
   std::vector<Amounts> used(queues.size(), Amounts(impl_->meters.size(), 0));
   std::vector<Amounts> entitled = used;
+  std::vector<Amounts> leaving = used;
+  for (const auto& [preemptor, leavers] : impl_->leavers) {
+    for (const auto& [q, amount] : impl_->beyond(preemptor, leavers.ids)) add(leaving[q], amount);
+  }
   for (const auto& [id, entry] : impl_->entries) {
     if (!Impl::active(entry)) continue;
     for (size_t q = entry.leaf; q != kNone; q = queues[q].parent) add(used[q], entry.demand);
@@ -404,8 +493,10 @@ std::vector<std::string> Queues::violations() const {
       const bool bounded = bounds.guaranteed != kUnbounded;
       if (used[q][m] != queue.used[m]) tell(m, "the sum of what runs is not the usage");
       if (queue.leaf() && entitled[q][m] != queue.entitled[m]) tell(m, "the sum of the entitled is not their usage");
-      if (used[q][m] > bounds.limit) tell(m, "over its limit");
-      if (bounded && bounds.borrowing < used[q][m] - bounds.guaranteed) tell(m, "borrows too much");
+      if (leaving[q][m] != queue.leaving[m]) tell(m, "the sum of what leaves is not what is counted for it");
+      const int64_t in_use = used[q][m] + leaving[q][m];
+      if (in_use > bounds.limit) tell(m, "over its limit");
+      if (bounded && bounds.borrowing < in_use - bounds.guaranteed) tell(m, "borrows too much");
       if (queue.leaf() && bounds.promised && entitled[q][m] > bounds.guaranteed)
         tell(m, "entitled beyond its guarantee");
       if (q == 0 && bounded && queue.taken[m] > bounds.guaranteed) tell(m, "more in use than there is");

@@ -26,7 +26,14 @@ struct Entry {
   Phase phase = Phase::kWaiting;
   bool entitled = false;
   Time started;
-  uint64_t order = 0;  // of starts
+  uint64_t order = 0;       // of starts
+  std::string leaving_for;  // with kLeaving: whom it makes room for
+};
+
+// Victims that have not gone yet.
+struct Leavers {
+  std::set<std::string> ids;
+  std::map<size_t, Amounts> beyond;  // by queue: what they have there beyond what is held for their preemptor
 };
 
 // Bounds of one queue for one meter, absent ones made into numbers.
@@ -50,6 +57,7 @@ struct Queue {
   Amounts entitled;            // of those the entitled
   Amounts taken;               // what it takes of its parent: used, or withheld where that is more
   Amounts kept;                // the same while nothing runs
+  Amounts leaving;             // of the subtree: has not gone yet, beyond what is held for those it makes room for
   int64_t cost = 0;            // of what runs and is held in the subtree
   int64_t past = 0;            // decayed to Impl::now
   std::set<LeafOrder> waiting;
@@ -92,6 +100,15 @@ struct Queues::Impl {
   void activate(Entry& entry, Phase phase);
   void discharge(Entry& entry);
   void deactivate(Entry& entry);
+  // What this one's victims still have is in step again.
+  void settle_leavers(const std::string& preemptor);
+  // It does not leave any more: it has gone, or stays.
+  void leave_no_more(Entry& entry);
+  [[nodiscard]] std::map<size_t, Amounts> beyond(const std::string& preemptor, const std::set<std::string>& ids) const;
+  // That a new one may not have: what counts, and what has not gone yet.
+  [[nodiscard]] int64_t in_use(size_t queue, size_t meter) const {
+    return queues[queue].used[meter] + queues[queue].leaving[meter];
+  }
   [[nodiscard]] static LeafOrder leaf_order(const Entry& entry);
   [[nodiscard]] const Entry* find(const std::string& id) const;
   [[nodiscard]] Entry* find(const std::string& id);
@@ -115,6 +132,7 @@ struct Queues::Impl {
   Time now;
   uint64_t next_order = 1;
   std::unordered_map<std::string, Entry> entries;
+  std::map<std::string, Leavers> leavers;                   // by preemptor
   std::set<std::pair<int64_t, std::string>> by_submission;  // of what waits
 };
 

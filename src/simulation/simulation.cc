@@ -14,6 +14,7 @@
 #include "engine/demand.h"
 #include "engine/eviction.h"
 #include "engine/gang.h"
+#include "engine/kind_quota.h"
 #include "queueing/preemption.h"
 #include "simulation/objects.h"
 #include "simulation/tally.h"
@@ -50,6 +51,8 @@ struct Unit {
   bool hopeless = false;    // fits on no node, even an empty one
   uint64_t refused_at = 0;  // Simulation::version_ of the last "no"
   uint64_t planned_at = 0;
+  int vain = 0;       // times that room was made for it and it could not start
+  Time plan_after{};  // no room is made for it before
   std::vector<Reason> reasons;
 
   [[nodiscard]] bool single() const { return workload->members == 1; }
@@ -81,12 +84,6 @@ struct Hold {
   std::set<std::string> nodes;
   bool ready = false;
 };
-
-int64_t milli_of(const std::vector<queueing::Portion>& portions) {
-  int64_t sum = 0;
-  for (const queueing::Portion& portion : portions) sum += portion.milli_devices;
-  return sum;
-}
 
 class Simulation {
  public:
@@ -271,7 +268,9 @@ class Simulation {
       Unit& unit = units_.at(id);
       HEDDLE_CHECK_OK(try_start(unit, now));
       if (queues_->phase(id) == Phase::kHeld) queues_->requeue(id, now);
-      if (holds_.erase(id) > 0) ++version_;
+      if (holds_.erase(id) == 0) continue;
+      ++version_;
+      unit.plan_after = now + engine::pause_after_vain(++unit.vain);
     }
     return {};
   }
@@ -415,6 +414,7 @@ class Simulation {
     if (!unit.ever_started) tally_->started(queue_of(workload), now - (Time{} + workload.arrival), !unit.single());
     started_ += unit.ever_started ? 0 : 1;
     unit.ever_started = true;
+    unit.vain = 0;
     push(now + workload.duration, EventKind::kEnd, id, unit.run);
     note_victim(unit);
     return std::nullopt;
@@ -504,7 +504,7 @@ class Simulation {
     std::set<std::string> in_vain;  // equal units find no victims either
     for (const std::string& id : without_room) {
       Unit& unit = units_.at(id);
-      if (queues_->phase(id) != Phase::kWaiting || unit.planned_at == version_) continue;
+      if (queues_->phase(id) != Phase::kWaiting || unit.planned_at == version_ || now < unit.plan_after) continue;
       unit.planned_at = version_;
       const std::string like = fmt::format("{}\n{}\n{}", queue_of(*unit.workload), unit.workload->priority, unit.shape);
       if (in_vain.contains(like)) continue;
@@ -519,6 +519,7 @@ class Simulation {
     std::set<std::string> closed;
     for (const auto& [other, hold] : holds_) closed.insert(hold.nodes.begin(), hold.nodes.end());
     ++plans_;
+    closed.merge(engine::nodes_of_refused_kinds(*queues_, id, parts_, now));
     Hold hold;
     std::optional<queueing::Eviction> eviction;
     if (unit.single() && unit.workload->required.empty()) {

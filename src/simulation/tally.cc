@@ -34,6 +34,12 @@ double percent(double milli_nanos, int64_t devices, int64_t nanos) {
 
 }  // namespace
 
+int64_t milli_of(const std::vector<queueing::Portion>& portions) {
+  int64_t sum = 0;
+  for (const queueing::Portion& portion : portions) sum += portion.milli_devices;
+  return sum;
+}
+
 Tally::Tally(const std::vector<engine::FleetPart>& fleet) {
   for (const engine::FleetPart& part : fleet) kinds_[{part.vendor, part.model}].devices += part.devices;
 }

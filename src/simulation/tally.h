@@ -13,6 +13,9 @@
 
 namespace heddle::simulation {
 
+// Thousandths of devices.
+int64_t milli_of(const std::vector<queueing::Portion>& portions);
+
 class Tally {
  public:
   explicit Tally(const std::vector<engine::FleetPart>& fleet);
