@@ -105,6 +105,13 @@ void add_options(CLI::App& app, Flags& flags, Raw& raw) {
                  "claim cannot pass its limit; 0: the guard measures the first and charges it afterwards")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 14))
       ->capture_default_str();
+  app.add_option("--mps-pipe", agent.preparer.mps_pipe,
+                 "CUDA_MPS_PIPE_DIRECTORY of the MPS control daemon that serves this node's cards, as the node has it; "
+                 "with it claims may have isolation mps; empty: none");
+  app.add_option(
+      "--mps-shm", agent.preparer.mps_shm,
+      "Folder of that daemon's shared memory, mounted to /dev/shm of such containers; empty: they are in the "
+      "node's IPC namespace");
   app.add_flag("--strict-shares", agent.strict_shares,
                "Lend nothing of a card's time: no share is exceeded, even while the others are idle");
   app.add_option("--log-level", flags.log_level, "debug, info, warning or error")->capture_default_str();

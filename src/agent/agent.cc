@@ -17,6 +17,7 @@
 #include "agent/health.h"
 #include "agent/lending.h"
 #include "agent/metrics.h"
+#include "agent/mps.h"
 #include "agent/names.h"
 #include "agent/node_view.h"
 #include "agent/publisher.h"
@@ -179,7 +180,8 @@ class Agent {
     for (const ClaimRecord& record : records) {
       for (const std::string& pod : pods_of(record, state)) {
         for (const GrantedDevice& device : record.devices) {
-          result.push_back({pod, device.card_uuid, device.memory_bytes, device.whole_card()});
+          // What is managed may lie on the card as long as there is room: it is taken from nobody.
+          result.push_back({pod, device.card_uuid, device.addressable(), device.whole_card()});
         }
       }
     }
@@ -374,6 +376,8 @@ class Agent {
       LentClaim claim{{record.uid, preparer_->limits_file(record), preparer_->usage_file(record)}, {}, {}};
       for (const GrantedDevice& device : plan_folder(record).devices) {
         claim.cards.push_back(device.card_uuid);
+        // MPS holds a part of the SMs, which the account of the time does not show.
+        if (device.mps) continue;
         const bool gives_way = device.cores == 0 && device.priority > 0;
         if (device.cores >= 100 || (device.cores == 0 && !gives_way)) continue;
         claim.shares[device.card_uuid] = {static_cast<double>(device.cores) / 100, gives_way};
@@ -386,7 +390,8 @@ class Agent {
 
   // True when a second look should follow soon.
   bool look(Supervisor& supervisor, const NodeState& state) {
-    const std::vector<vendors::CardStatus> statuses = source_.statuses();
+    const std::vector<vendors::CardStatus> statuses =
+        without_mps_servers(source_.statuses(), mps_pipe(), options_.proc);
     if (!state.pods_synced || !state.slices_synced || !state.node) return false;
     const std::vector<ClaimRecord> records = preparer_->records();
     const std::vector<Grant> granted = grants(state, records);
@@ -437,8 +442,13 @@ class Agent {
     health_.set(std::move(devices));
   }
 
+  std::string mps_pipe() const {
+    const std::string& pipe = options_.preparer.mps_pipe;
+    return pipe.empty() ? pipe : vendors::seen_path(options_.preparer.injection, pipe);
+  }
+
   std::string fingerprint(const NodeState& state) const {
-    const std::vector<vendors::Card> cards = source_.cards();
+    const std::vector<vendors::Card> cards = with_mps(source_.cards(), mps_pipe());
     std::string text = looked_ ? "looked" : "";
     for (const model::ResourceSlice& slice : desired_slices({"", ""}, cards, foreign(cards, state))) {
       text += codec::slice_json(slice);
@@ -456,7 +466,7 @@ class Agent {
       const NodeState state = view_->state();
       // Nothing is offered before it is known who else uses the cards.
       if (!state.node || !state.slices_synced || !looked_) continue;
-      const std::vector<vendors::Card> cards = source_.cards();
+      const std::vector<vendors::Card> cards = with_mps(source_.cards(), mps_pipe());
       std::vector<model::ResourceSlice> own = state.slices;
       std::erase_if(own, [](const model::ResourceSlice& slice) { return slice.driver != kDriver; });
       done = publisher.reconcile(desired_slices(*state.node, cards, foreign(cards, state)), own);

@@ -76,21 +76,78 @@ Result<GrantedDevice> device_grant(const model::DeviceResult& result, const Node
 
 // What the claim's ShareConfigs say for a request ("req" or "req/alternative"); its own come after those of its
 // classes.
-Result<int64_t> priority_of(const model::ResourceClaim& claim, const std::string& request) {
-  int64_t priority = 0;
+Result<model::ShareConfig> share_of(const model::ResourceClaim& claim, const std::string& request) {
+  model::ShareConfig all;
   const auto take = [&](const model::OpaqueConfig& config) -> Result<void> {
     const bool meant = config.requests.empty() ||
                        std::ranges::find(config.requests, request) != config.requests.end() ||
                        std::ranges::find(config.requests, base_request(request)) != config.requests.end();
     if (config.driver != kDriver || !meant) return {};
     HEDDLE_TRY(const auto share, codec::parse_share_config(config.parameters_json));
-    if (share) priority = share->priority.value_or(priority);
+    if (!share) return {};
+    if (share->priority) all.priority = share->priority;
+    if (share->isolation) all.isolation = share->isolation;
+    if (share->virtual_memory) all.virtual_memory = share->virtual_memory;
     return {};
   };
   for (const model::AllocatedConfig& one : claim.allocation->config) HEDDLE_CHECK_OK(take(one.config));
-  if (!claim.allocation->config.empty()) return priority;
+  if (!claim.allocation->config.empty()) return all;
   for (const model::OpaqueConfig& config : claim.spec.config) HEDDLE_CHECK_OK(take(config));
-  return priority;
+  return all;
+}
+
+// Virtual memory is managed memory of CUDA that moves between host and card by itself, which cards do since Pascal.
+Result<int64_t> virtual_memory(int64_t bytes, const vendors::Card& card, const GrantedDevice& device) {
+  constexpr const char* kField = "virtualMemory";
+  if (card.vendor != "nvidia") {
+    return fail(Code::kUnsupported, fmt::format("{}: cards of {} have none; leave it out", device.device, card.vendor),
+                kField);
+  }
+  if (card.is_partition()) {
+    return fail(Code::kUnsupported,
+                fmt::format("{}: a MIG instance is used as it was cut; leave it out, or ask for a share of a card",
+                            device.device),
+                kField);
+  }
+  if (card.architecture == "Kepler" || card.architecture == "Maxwell") {
+    return fail(Code::kUnsupported,
+                fmt::format("{}: cards of {} do not move managed memory by themselves; leave it out", device.device,
+                            card.architecture),
+                kField);
+  }
+  if (bytes <= device.memory_bytes) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}Mi is not more than the {}Mi granted of {}; ask for more, or leave it out", bytes >> 20,
+                            device.memory_bytes >> 20, device.device),
+                kField);
+  }
+  return bytes;
+}
+
+// MPS takes one percentage for all cards of a process, and knows no share of the time beside it.
+Result<void> check_mask(const ClaimRecord& record) {
+  const auto masked = std::ranges::find(record.devices, true, &GrantedDevice::mps);
+  if (masked == record.devices.end()) return {};
+  const std::vector<GrantedDevice> cards = plan_folder(record).devices;
+  for (const GrantedDevice& device : cards) {
+    if (device.gpu_instance >= 0) {
+      return fail(Code::kUnsupported,
+                  fmt::format("{}: a MIG instance has a part of the SMs already; leave it out", device.device),
+                  "isolation");
+    }
+    if (device.cores <= 0 || device.cores >= 100) {
+      return fail(Code::kInvalidArgument,
+                  fmt::format("{}: mps needs cores of 1 to 99, not {}", device.device, device.cores), "isolation");
+    }
+    if (!device.mps || device.cores != cards.front().cores) {
+      return fail(Code::kUnsupported,
+                  fmt::format("claim {}: mps holds one percentage for all cards of a process; ask "
+                              "for the same cores of each, all with isolation mps",
+                              record.key()),
+                  "isolation");
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -107,9 +164,16 @@ Result<ClaimRecord> grant_of(const model::ResourceClaim& claim, const std::strin
   for (const model::DeviceResult& result : claim.allocation->results) {
     if (result.driver != kDriver) continue;
     HEDDLE_TRY(GrantedDevice device, device_grant(result, node, prepared));
-    HEDDLE_TRY(device.priority, priority_of(claim, result.request));
+    HEDDLE_TRY(const model::ShareConfig share, share_of(claim, result.request));
+    device.priority = share.priority.value_or(0);
+    device.mps = share.isolation == model::kIsolationMps;
+    if (share.virtual_memory) {
+      HEDDLE_TRY(const vendors::Card* card, card_of(result, node));
+      HEDDLE_TRY(device.virtual_bytes, virtual_memory(*share.virtual_memory, *card, device));
+    }
     record.devices.push_back(std::move(device));
   }
+  HEDDLE_CHECK_OK(check_mask(record));
   const auto is_partition = [](const GrantedDevice& device) { return device.gpu_instance >= 0; };
   if (std::ranges::any_of(record.devices, is_partition) && !std::ranges::all_of(record.devices, is_partition)) {
     return fail(Code::kUnsupported, fmt::format("claim {} has a MIG instance and a card; CUDA uses no card beside an "

@@ -68,6 +68,55 @@ TEST(GrantOf, ThePriorityIsThatOfTheClaimsShareConfig) {
   EXPECT_EQ(grant_of(object, "uid", node(), false).error().field, "[rank]");
 }
 
+TEST(GrantOf, VirtualMemoryIsOfNvidiasCardsAndMoreThanTheShare) {
+  model::ResourceClaim object = claim({result("a", "gpu-0"), result("b", "gpu-0")});
+  const auto config = [](const std::string& amount) {
+    return model::OpaqueConfig{
+        {"a"},
+        "accelerator.heddle.dev",
+        R"({"apiVersion":"heddle.dev/v1alpha1","kind":"ShareConfig","virtualMemory":")" + amount + "\"}"};
+  };
+  object.spec.config = {config("12Gi")};
+  NodeCards cards = node();
+  const auto grant = grant_of(object, "uid", cards, false);
+  ASSERT_TRUE(grant) << grant.error().text();
+  EXPECT_EQ(grant->devices[0].memory_bytes, 3000 * kMiB);
+  EXPECT_EQ(grant->devices[0].virtual_bytes, 12288 * kMiB);
+  EXPECT_EQ(grant->devices[1].virtual_bytes, 0) << "the configuration does not speak of it";
+  object.spec.config = {config("3000Mi")};
+  const auto little = grant_of(object, "uid", cards, false);
+  ASSERT_FALSE(little);
+  EXPECT_EQ(little.error().field, "virtualMemory");
+  EXPECT_NE(little.error().message.find("3000Mi is not more than the 3000Mi granted"), std::string::npos);
+  object.spec.config = {config("12Gi")};
+  cards.cards[0].architecture = "Maxwell";
+  EXPECT_EQ(grant_of(object, "uid", cards, false).error().field, "virtualMemory");
+  cards.cards[0].partition = {"GPU-9", "1g.5gb", 2, 9, 0};
+  object.allocation->results = {result("a", "gpu-0-1g-5gb-2")};
+  EXPECT_EQ(grant_of(object, "uid", cards, false).error().code, Code::kUnsupported);
+}
+
+TEST(GrantOf, MpsHoldsOnePercentageOfEachCard) {
+  model::ResourceClaim object = claim({result("a", "gpu-0")});
+  object.spec.config = {{{"a"},
+                         "accelerator.heddle.dev",
+                         R"({"apiVersion":"heddle.dev/v1alpha1","kind":"ShareConfig","isolation":"mps"})"}};
+  const auto grant = grant_of(object, "uid", node(), false);
+  ASSERT_TRUE(grant) << grant.error().text();
+  EXPECT_TRUE(grant->devices[0].mps);
+  EXPECT_EQ(grant->devices[0].cores, 30);
+  object.allocation->results[0].consumed_capacity["cores"] = Quantity::from_int(0);
+  EXPECT_EQ(grant_of(object, "uid", node(), false).error().field, "isolation");
+  NodeCards cards = node();
+  cards.cards[1].healthy = true;
+  object.allocation->results = {result("a", "gpu-0"), result("b", "gpu-1")};
+  EXPECT_EQ(grant_of(object, "uid", cards, false).error().code, Code::kUnsupported) << "the other card has no mask";
+  object.spec.config[0].requests = {};
+  EXPECT_TRUE(grant_of(object, "uid", cards, false));
+  object.allocation->results[1].consumed_capacity["cores"] = Quantity::from_int(40);
+  EXPECT_FALSE(grant_of(object, "uid", cards, false));
+}
+
 TEST(GrantOf, APartitionIsGrantedWholeAndWithoutCardsBesideIt) {
   NodeCards cards = node();
   vendors::Card part = cards.cards[0];

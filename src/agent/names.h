@@ -17,6 +17,7 @@ inline constexpr std::string_view kLimitsInContainer = "/run/heddle/limits";
 inline constexpr std::string_view kUsageInContainer = "/run/heddle/usage";
 inline constexpr std::string_view kLibraryDirInContainer = "/run/heddle/lib";
 inline constexpr std::string_view kGuardLibraryName = "libheddle_guard.so";
+inline constexpr std::string_view kMpsPipeInContainer = "/run/heddle/mps";
 inline constexpr std::string_view kPreloadInContainer = "/etc/ld.so.preload";
 
 }  // namespace heddle::agent

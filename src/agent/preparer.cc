@@ -115,7 +115,9 @@ std::optional<ClaimRecord> Preparer::salvage(const std::string& uid) const {
       device.request = folder;
       device.card_uuid = limit.uuid;
       device.memory_bytes = limit.memory_bytes;
-      device.cores = limit.cores_percent;
+      device.mps = limits->mask_percent > 0;
+      device.cores = device.mps ? limits->mask_percent : limit.cores_percent;
+      device.virtual_bytes = limit.virtual_bytes;
       record.devices.push_back(std::move(device));
     }
   }
@@ -240,11 +242,17 @@ Result<void> Preparer::materialise(const ClaimRecord& record) {
   const FolderPlan plan = plan_folder(record);
   guard::ClaimLimits limits{record.uid, plan.name, {}, {}, options_.context_bytes};
   for (const GrantedDevice& device : plan.devices) {
-    limits.devices.push_back({device.card_uuid, device.memory_bytes,
-                              static_cast<int>(std::min<int64_t>(device.cores, 100)), device.whole_card(), 0});
+    // What MPS holds is not paced as well.
+    const int64_t paced = device.mps ? 0 : std::min<int64_t>(device.cores, 100);
+    limits.devices.push_back({device.card_uuid, device.memory_bytes, static_cast<int>(paced), device.whole_card(), 0});
+    if (device.mps) {
+      limits.mask_percent = static_cast<int>(device.cores);
+      limits.mask_pipe = kMpsPipeInContainer;
+    }
     if (vendor_of(device) == "ascend") limits.devices.back().number = device.minor;
     limits.priority = std::max(limits.priority, static_cast<int>(std::min<int64_t>(device.priority, 1)));
     limits.devices.back().gives_way = device.priority > 0 && device.cores == 0;
+    limits.devices.back().virtual_bytes = device.virtual_bytes;
   }
   options_.before_step("limits");
   HEDDLE_TRY(const GuardFolder folder,
@@ -274,6 +282,27 @@ Result<GuardVersion> Preparer::guard_of(const ClaimRecord& record, const FolderP
   Result<GuardVersion> guard = find_guard(options_.state_dir, record.guard_version);
   // Another instance of the agent may have seen it unused and removed it.
   return guard ? guard : install_guard(options_.state_dir, library, options_.guard_hook);
+}
+
+// What makes the processes of a container clients of the node's MPS. The guard keeps the percentage; the memory limit
+// is the guard's too, and MPS' own stands behind it for who leaves the guard.
+Result<void> Preparer::add_mask(const FolderPlan& plan, vendors::Injection& injection) const {
+  if (plan.devices.empty() || !plan.devices.front().mps) return {};
+  if (options_.mps_pipe.empty()) {
+    return fail(Code::kUnavailable, "isolation mps: this agent knows no MPS control daemon (--mps-pipe)");
+  }
+  // Sockets can be used through it, and nobody's daemon can be put in their place.
+  injection.mounts.push_back({options_.mps_pipe, std::string(kMpsPipeInContainer), true});
+  if (!options_.mps_shm.empty()) injection.mounts.push_back({options_.mps_shm, "/dev/shm", false});
+  std::string memory;
+  for (const GrantedDevice& device : plan.devices) {
+    memory += fmt::format("{}{}={}M", memory.empty() ? "" : ",", device.card_uuid, device.memory_bytes >> 20);
+  }
+  injection.environment.emplace_back("CUDA_MPS_PIPE_DIRECTORY", kMpsPipeInContainer);
+  injection.environment.emplace_back("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+                                     fmt::format("{}", plan.devices.front().cores));
+  injection.environment.emplace_back("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", memory);
+  return {};
 }
 
 Result<void> Preparer::write_cdi(const ClaimRecord& record, const FolderPlan& plan, const GuardFolder& folder) {
@@ -311,6 +340,7 @@ Result<void> Preparer::write_cdi(const ClaimRecord& record, const FolderPlan& pl
       claim.common.environment.push_back(std::move(variable));
     }
   }
+  HEDDLE_CHECK_OK(add_mask(plan, claim.common));
   for (auto& [name, injection] : by_request) claim.requests.push_back({name, std::move(injection)});
   if (!std::ranges::all_of(plan.devices, &GrantedDevice::whole_card)) {
     HEDDLE_TRY(const GuardVersion guard, guard_of(record, plan));

@@ -34,6 +34,8 @@ struct PreparerOptions {
   UsageKind usage = UsageKind::kTmpfs;
   int64_t context_bytes = 0;  // what the driver takes for one context; 0: the guard measures it
   vendors::InjectionOptions injection;
+  std::string mps_pipe;  // CUDA_MPS_PIPE_DIRECTORY of the node's MPS control daemon, as the node has it; empty: none
+  std::string mps_shm;   // its folder of shared memory for containers; empty: they are in the node's IPC namespace
   std::string boot_id_file = "/proc/sys/kernel/random/boot_id";
   Duration lock_patience = Duration::seconds(10);  // with another agent of this node
   // Called with the name of each step before it is done; the tests of crashes end the process there.
@@ -78,6 +80,7 @@ class Preparer {
   Result<void> write_record(const ClaimRecord& record);
   [[nodiscard]] const std::string& guard_library_of(const std::string& vendor) const;
   Result<GuardVersion> guard_of(const ClaimRecord& record, const FolderPlan& plan) const;
+  Result<void> add_mask(const FolderPlan& plan, vendors::Injection& injection) const;
   Result<void> write_cdi(const ClaimRecord& record, const FolderPlan& plan, const GuardFolder& folder);
   Result<void> remove_files(const std::string& claim_uid);
   [[nodiscard]] std::optional<ClaimRecord> salvage(const std::string& uid) const;

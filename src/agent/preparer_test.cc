@@ -161,6 +161,59 @@ TEST_F(PreparerTest, ALowPriorityIsInTheLimitsAndGivesWayWithoutCores) {
   }
 }
 
+TEST_F(PreparerTest, VirtualMemoryIsInTheLimitsAndAWholeCardWithItIsGuarded) {
+  const auto preparer = open();
+  ClaimRecord claim = grant("u1", 3000, 30);
+  claim.devices[0].virtual_bytes = 9000 * kMiB;
+  ASSERT_TRUE(preparer->prepare(claim));
+  auto limits = guard::decode_limits(*read_file(dir_ + "/state/claims/u1/gpu/limits"));
+  ASSERT_TRUE(limits);
+  EXPECT_EQ(limits->devices.at(0).memory_bytes, 3000 * kMiB);
+  EXPECT_EQ(limits->devices.at(0).virtual_bytes, 9000 * kMiB);
+  ASSERT_TRUE(preparer->unprepare("u1"));
+  ClaimRecord whole = grant("u2", 8192, 100);
+  whole.devices[0].memory_bytes = whole.devices[0].card_memory_bytes;
+  whole.devices[0].virtual_bytes = 20000 * kMiB;
+  ASSERT_TRUE(preparer->prepare(whole));
+  limits = guard::decode_limits(*read_file(dir_ + "/state/claims/u2/gpu/limits"));
+  ASSERT_TRUE(limits);
+  EXPECT_FALSE(limits->devices.at(0).whole_card);
+  EXPECT_EQ(limits->devices.at(0).virtual_bytes, 20000 * kMiB);
+  const auto record = parse_record(*read_file(dir_ + "/state/claims/u2/claim.json"));
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->devices.at(0).virtual_bytes, 20000 * kMiB);
+}
+
+TEST_F(PreparerTest, AMaskIsHeldByTheNodesMpsAndKeptByTheGuard) {
+  PreparerOptions with = options();
+  with.mps_pipe = "/var/mps/pipe";
+  with.mps_shm = "/var/mps/shm";
+  const auto preparer = open_with(with);
+  ClaimRecord claim = grant("u1", 3000, 30);
+  claim.devices[0].mps = true;
+  ASSERT_TRUE(preparer->prepare(claim));
+  const auto limits = guard::decode_limits(*read_file(dir_ + "/state/claims/u1/gpu/limits"));
+  ASSERT_TRUE(limits);
+  EXPECT_EQ(limits->mask_percent, 30);
+  EXPECT_EQ(limits->devices.at(0).cores_percent, 0) << "not paced as well";
+  const std::string spec = *read_file(cdi_file(dir_ + "/cdi", "u1"));
+  for (const char* part :
+       {"CUDA_MPS_PIPE_DIRECTORY=/run/heddle/mps", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=GPU-0=3000M", "/var/mps/pipe", "/var/mps/shm", "/dev/shm"}) {
+    EXPECT_NE(spec.find(part), std::string::npos) << part;
+  }
+  const auto record = parse_record(*read_file(dir_ + "/state/claims/u1/claim.json"));
+  ASSERT_TRUE(record);
+  EXPECT_TRUE(record->devices.at(0).mps);
+}
+
+TEST_F(PreparerTest, AMaskNeedsAnAgentThatKnowsOfMps) {
+  const auto preparer = open();
+  ClaimRecord claim = grant("u1", 3000, 30);
+  claim.devices[0].mps = true;
+  EXPECT_EQ(preparer->prepare(claim).error().code, Code::kUnavailable);
+}
+
 TEST_F(PreparerTest, PrepareWritesEverythingAndUnprepareTakesItAway) {
   const auto preparer = open();
   const auto record = preparer->prepare(grant("u1", 3000, 30));

@@ -29,6 +29,8 @@ json device_json(const GrantedDevice& device) {
     out["computeInstance"] = device.compute_instance;
   }
   if (device.priority != 0) out["priority"] = device.priority;
+  if (device.mps) out["isolation"] = "mps";
+  if (device.virtual_bytes != 0) out["virtualBytes"] = device.virtual_bytes;
   return out;
 }
 
@@ -47,6 +49,8 @@ GrantedDevice device_of(const json& in) {
   device.gpu_instance = in.value("gpuInstance", int64_t{-1});
   device.compute_instance = in.value("computeInstance", int64_t{-1});
   device.priority = in.value("priority", int64_t{0});
+  device.virtual_bytes = in.value("virtualBytes", int64_t{0});
+  device.mps = in.value("isolation", std::string()) == "mps";
   return device;
 }
 
@@ -153,8 +157,11 @@ FolderPlan plan_folder(const ClaimRecord& record) {
       plan.devices.push_back(device);
       continue;
     }
+    const bool beyond = same->virtual_bytes > 0 || device.virtual_bytes > 0;
+    same->virtual_bytes = beyond ? same->addressable() + device.addressable() : 0;
     same->memory_bytes += device.memory_bytes;
     same->cores += device.cores;
+    same->mps = same->mps || device.mps;
     same->priority = std::max(same->priority, device.priority);
   }
   return plan;

@@ -24,8 +24,14 @@ struct GrantedDevice {
   // Of a hard partition: card_uuid is its own, minor the number of the card that it lies on. -1: a card.
   int64_t gpu_instance = -1;
   int64_t compute_instance = -1;
-  int64_t priority = 0;  // of the claim's ShareConfig: 1 gives way to those of 0
-  [[nodiscard]] bool whole_card() const { return cores >= 100 && memory_bytes >= card_memory_bytes; }
+  int64_t priority = 0;       // of the claim's ShareConfig: 1 gives way to those of 0
+  int64_t virtual_bytes = 0;  // of the claim's ShareConfig: what may be addressed; 0: what is granted
+  bool mps = false;           // of the claim's ShareConfig: its compute is held by MPS
+  [[nodiscard]] bool whole_card() const {
+    return cores >= 100 && memory_bytes >= card_memory_bytes && virtual_bytes == 0;
+  }
+  // The most that it may address.
+  [[nodiscard]] int64_t addressable() const { return virtual_bytes > 0 ? virtual_bytes : memory_bytes; }
   friend bool operator==(const GrantedDevice&, const GrantedDevice&) = default;
 };
 

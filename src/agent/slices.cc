@@ -168,6 +168,8 @@ model::Device make_device(const vendors::Card& card, const std::optional<std::st
   text("kind", card.kind);
   attributes["type"] = std::string(card.is_partition() ? "partition" : "card");
   attributes["isolation"] = std::string(card.is_partition() ? "hard" : "soft");
+  // What a claim may choose besides: isolation mps of its ShareConfig.
+  if (card.mps && !card.is_partition()) attributes["mps"] = true;
   if (card.is_partition()) {
     text("profile", card.partition.profile);
     text("parentUUID", card.partition.parent_uuid);

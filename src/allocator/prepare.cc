@@ -146,9 +146,23 @@ class Preparer {
       return wrong(field + ".capacity.requests[memory]", name,
                    "the ShareConfig of the claim gives memoryPercent: leave one out");
     }
-    result.query = cache_.get(*result.device_class, spec, options_);
+    model::DeviceSubRequest narrowed = spec;
+    for (const Condition& condition : conditions_of(parent, spec)) {
+      narrowed.selectors.push_back(condition.selector);
+      result.needs += (result.needs.empty() ? "" : "; ") + condition.need;
+    }
+    result.query = cache_.get(*result.device_class, narrowed, options_);
     HEDDLE_CHECK_OK(check_selectors(result, field));
     return result;
+  }
+
+  std::vector<Condition> conditions_of(const model::DeviceRequest& parent, const model::DeviceSubRequest& spec) const {
+    std::vector<Condition> all;
+    for (const std::string& name : {parent.name, parent.name + "/" + spec.name}) {
+      const auto more = input_.conditions.find(name);
+      if (more != input_.conditions.end()) all.insert(all.end(), more->second.begin(), more->second.end());
+    }
+    return all;
   }
 
   // With kAbort the search reports a broken selector when it comes to use it.

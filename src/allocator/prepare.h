@@ -45,6 +45,7 @@ struct Alternative {
   bool all = false;
   int64_t count = 1;
   std::optional<int64_t> memory_percent;
+  std::string needs;                  // of the conditions of its ClaimInput, in words; empty: there are none
   std::vector<uint32_t> constraints;  // of the claim, those that cover this alternative
   Features features;
   QueryCache* cache = nullptr;  // borrowed, evaluates derived attributes
@@ -73,11 +74,18 @@ struct PreparedClaim {
   std::vector<std::shared_ptr<AttributeColumn>> columns = {};  // by constraint: the attribute that it compares
 };
 
+struct Condition {
+  std::string selector;  // CEL
+  std::string need;      // in words, for explanations
+};
+
 struct ClaimInput {
   std::string key;                         // for messages
   const model::ClaimSpec* spec = nullptr;  // borrowed, must outlive what is prepared from it
   // By request name or "request/subrequest": percent of a card's memory, from the ShareConfig of the claim.
   std::map<std::string, int64_t> memory_percent;
+  // By the same names: what else a device must be, since the configuration of the claim needs it.
+  std::map<std::string, std::vector<Condition>> conditions = {};
 };
 
 using ClassMap = std::map<std::string, model::DeviceClass>;

@@ -39,6 +39,9 @@ CLI::App* add_up(CLI::App& app, Raw& raw) {
   verb->add_option("--driver-root", options.machine.driver_root,
                    "Folder that holds the driver's lib*/ and dev/ (default: /)");
   verb->add_option("--nvml", options.machine.nvml, "Path of libnvidia-ml.so.1, when it is not in the usual places");
+  verb->add_option(
+      "--mps-pipe", options.machine.mps_pipe,
+      "CUDA_MPS_PIPE_DIRECTORY of an MPS control daemon that serves the cards: jobs may have --isolation mps");
   add_state_dir(*verb, options.machine.state_dir);
   verb->add_flag("--foreground", raw.up.foreground, "Stay in the foreground and log to standard error");
   verb->add_option("--dashboard-port", raw.dashboard_port,
@@ -63,9 +66,15 @@ CLI::App* add_run(CLI::App& app, Raw& raw) {
   auto& request = raw.run.request;
   verb->add_option("--memory", raw.memory, "Memory of the card, with a unit: 8Gi, 3000Mi (default: a whole card)");
   verb->add_option("--memory-percent", raw.memory_percent, "Memory in percent of the card's, 1 to 100");
+  verb->add_option("--virtual-memory", raw.virtual_memory,
+                   "What may be addressed in all, with a unit: beyond --memory it is managed memory, on the card while "
+                   "there is room and on the host else (default: --memory)");
   verb->add_option(
       "--cores", raw.cores,
       "Compute of the card in percent: 0 is no cap and no guarantee, 100 is alone on the card (default: 0)");
+  verb->add_option("--isolation", request.isolation,
+                   "How --cores is held: soft (launches are paced) or mps (a part of the SMs; needs `heddle up "
+                   "--mps-pipe`) (default: soft)");
   verb->add_option("--count", raw.count, "How many cards, each with the share above (default: 1)");
   verb->add_option("--model", request.model, "Only cards whose model contains this text: H100");
   verb->add_option("--name", request.name, "A name to find the job by: 1 to 64 characters, not a number");

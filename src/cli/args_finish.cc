@@ -80,6 +80,11 @@ std::variant<Args, Message> finish_run(Raw& raw, std::vector<std::string> comman
     if (!bytes) return usage_error(bytes.error(), "--memory");
     request.memory_bytes = *bytes;
   }
+  if (!raw.virtual_memory.empty()) {
+    const auto bytes = standalone::parse_memory(raw.virtual_memory);
+    if (!bytes) return usage_error(bytes.error(), "--virtual-memory");
+    request.virtual_bytes = *bytes;
+  }
   if (auto numbers = read_numbers(raw, request); !numbers) return usage_error(numbers.error(), "");
   if (raw.no_wait && !raw.timeout.empty()) {
     return usage_error("--timeout: --no-wait does not wait at all: keep one of the two");

@@ -36,6 +36,7 @@ struct Raw {
   VendorWorkerArgs worker;
   std::string memory;
   std::string memory_percent;
+  std::string virtual_memory;
   std::string cores;
   std::string count;
   std::string priority;

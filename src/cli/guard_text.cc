@@ -54,19 +54,26 @@ std::string counts_text(const GuardView& view, size_t index) {
 
 std::vector<std::string> row(const GuardView& view, size_t index) {
   const guard::DeviceLimit& device = view.limits.devices[index];
-  const std::string limit = device.whole_card ? "whole card" : mib(device.memory_bytes);
+  std::string limit = device.whole_card ? "whole card" : mib(device.memory_bytes);
+  if (device.virtual_bytes > 0) limit += fmt::format(" ({} virtual)", mib(device.virtual_bytes));
   std::vector<std::string> cells = {view.limits.claim_uid,
                                     view.limits.request,
                                     device.uuid,
                                     "?",
                                     limit,
-                                    has_share(device) ? fmt::format("{}%", device.cores_percent) : "-",
+                                    has_share(device)              ? fmt::format("{}%", device.cores_percent)
+                                    : view.limits.mask_percent > 0 ? fmt::format("{}% mps", view.limits.mask_percent)
+                                                                   : "-",
                                     rate_text(view, index),
                                     counts_text(view, index),
                                     "?",
                                     "?"};
   if (!view.usage) return cells;
-  if (index < view.usage->devices.size()) cells[3] = mib(view.usage->devices[index].charged_bytes);
+  if (index < view.usage->devices.size()) {
+    const guard::DeviceUsage& used = view.usage->devices[index];
+    cells[3] = mib(used.charged_bytes);
+    if (used.managed_bytes > 0) cells[3] += fmt::format(" + {} managed", mib(used.managed_bytes));
+  }
   cells[8] = fmt::format("{}", view.usage->processes.size());
   cells[9] = fmt::format("{:.1f}s", static_cast<double>(view.usage->throttled_ns) / 1e9);
   return cells;
@@ -81,6 +88,8 @@ Json device_json(const GuardView& view, size_t index) {
   out["wholeCard"] = device.whole_card;
   out["coresPercent"] = device.cores_percent;
   out["givesWay"] = device.gives_way;
+  if (view.limits.mask_percent > 0) out["maskPercent"] = view.limits.mask_percent;
+  if (device.virtual_bytes > 0) out["virtualBytes"] = device.virtual_bytes;
   if (hint.fresh) {
     out["rate"] = hint.rate;
     out["intervalsCount"] = hint.charge;
@@ -88,6 +97,10 @@ Json device_json(const GuardView& view, size_t index) {
   if (view.usage && index < view.usage->devices.size()) {
     out["chargedBytes"] = view.usage->devices[index].charged_bytes;
     out["contextBytes"] = view.usage->devices[index].context_overhead_bytes;
+    if (device.virtual_bytes > 0) {
+      out["managedBytes"] = view.usage->devices[index].managed_bytes;
+      out["managedResidentBytes"] = view.usage->devices[index].managed_resident_bytes;
+    }
   }
   return out;
 }

@@ -36,6 +36,20 @@ TEST(GuardText, ShowsWhatIsGivenTakenAndLent) {
   EXPECT_THAT(guard_table({}), HasSubstr("no claim"));
 }
 
+TEST(GuardText, ManagedMemoryBeyondTheGrantIsToldApart) {
+  GuardView beyond = view();
+  beyond.limits.devices[0].virtual_bytes = 9000 * kMiB;
+  beyond.usage->devices[0].managed_bytes = 4000 * kMiB;
+  beyond.usage->devices[0].managed_resident_bytes = 100 * kMiB;
+  EXPECT_THAT(guard_table({beyond}), HasSubstr("512Mi + 4000Mi managed"));
+  EXPECT_THAT(guard_table({beyond}), HasSubstr("3000Mi (9000Mi virtual)"));
+  const auto json = nlohmann::json::parse(guard_json({beyond}));
+  EXPECT_EQ(json["claims"][0]["devices"][0]["virtualBytes"], 9000 * kMiB);
+  EXPECT_EQ(json["claims"][0]["devices"][0]["managedBytes"], 4000 * kMiB);
+  EXPECT_EQ(json["claims"][0]["devices"][0]["managedResidentBytes"], 100 * kMiB);
+  EXPECT_FALSE(json["claims"][0]["devices"][1].contains("virtualBytes"));
+}
+
 TEST(GuardText, AWordThatIsOldOrOfAStrictClaimDoesNotCount) {
   GuardView old = view();
   old.hints[0].fresh = false;

@@ -36,7 +36,8 @@ Result<model::Allocation> parse_allocation(std::string_view json);
 Result<model::Device> parse_device(std::string_view json);
 
 // Opaque parameters of a claim for our driver. Nothing when they are of another kind. Errors: kInvalidArgument for a
-// ShareConfig with unknown fields, another version, a percentage outside 1..100, or a priority but 0 and 1.
+// ShareConfig with unknown fields, another version, a percentage outside 1..100, a priority but 0 and 1,
+// virtual memory that is no whole number of MiB, or an isolation but soft and mps.
 Result<std::optional<model::ShareConfig>> parse_share_config(std::string_view parameters_json);
 std::string share_config_json(const model::ShareConfig& config);
 

@@ -167,6 +167,20 @@ TEST(CodecTest, ShareConfigIsExact) {
   EXPECT_EQ(parse_share_config(R"({"apiVersion":"x/v1","kind":"Other"})").value(), std::nullopt);
   const model::ShareConfig low{.memory_percent = 7, .priority = 1};
   EXPECT_EQ(parse_share_config(share_config_json(low)).value(), low);
+  const model::ShareConfig more{.memory_percent = 7, .virtual_memory = int64_t{12} << 30};
+  EXPECT_EQ(parse_share_config(share_config_json(more)).value(), more);
+  const model::ShareConfig masked{.memory_percent = {}, .isolation = "mps"};
+  EXPECT_EQ(parse_share_config(share_config_json(masked)).value(), masked);
+  EXPECT_EQ(parse_share_config(R"({"apiVersion":"heddle.dev/v1alpha1","kind":"ShareConfig","isolation":"hard"})")
+                .error()
+                .field,
+            "isolation");
+  for (const char* wrong : {R"("1.5")", R"("12G")", R"("0")", R"("-1Gi")", R"("much")", "true"}) {
+    const auto config = parse_share_config(
+        R"({"apiVersion":"heddle.dev/v1alpha1","kind":"ShareConfig","virtualMemory":)" + std::string(wrong) + "}");
+    ASSERT_FALSE(config.has_value()) << wrong;
+    EXPECT_EQ(config.error().field, "virtualMemory") << wrong;
+  }
   EXPECT_EQ(
       parse_share_config(R"({"apiVersion":"heddle.dev/v1alpha1","kind":"ShareConfig","priority":2})").error().field,
       "priority");

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <array>
+
 #include "codec/codec.h"
 #include "codec/readers.h"
 
@@ -77,8 +80,34 @@ model::ResourceClaim read_claim(const JsonValue& in) {
   return claim;
 }
 
+std::optional<int64_t> read_mebibytes(const JsonValue& in) {
+  const std::optional<Quantity> quantity = in.quantity();
+  if (!quantity) return std::nullopt;
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  const std::optional<int64_t> bytes = quantity->value();
+  constexpr int64_t kMost = int64_t{16} << 40;
+  const bool good = bytes && *bytes >= kMiB && *bytes < kMost && *bytes % kMiB == 0 && quantity->is_integer();
+  if (!good) in.wrong("must be a whole number of MiB above 0 and below 16Ti, such as 12Gi");
+  return bytes;
+}
+
 model::ShareConfig read_share_config(const JsonValue& in) {
-  return {.memory_percent = in["memoryPercent"].integer(), .priority = in["priority"].integer()};
+  model::ShareConfig config;
+  config.memory_percent = in["memoryPercent"].integer();
+  config.priority = in["priority"].integer();
+  config.virtual_memory = read_mebibytes(in["virtualMemory"]);
+  if (const JsonValue isolation = in["isolation"]; isolation.present()) {
+    config.isolation = isolation.text();
+    if (*config.isolation != model::kIsolationSoft && *config.isolation != model::kIsolationMps) {
+      isolation.wrong("must be soft (launches are paced) or mps (a part of the SMs)");
+    }
+  }
+  return config;
+}
+
+bool is_share_field(std::string_view key) {
+  constexpr std::array kFields = {"apiVersion", "kind", "memoryPercent", "priority", "virtualMemory", "isolation"};
+  return std::ranges::find(kFields, key) != kFields.end();
 }
 
 }  // namespace
@@ -120,8 +149,7 @@ Result<std::optional<model::ShareConfig>> parse_share_config(std::string_view pa
   if (ours) {
     if (root["apiVersion"].text() != "heddle.dev/v1alpha1") root["apiVersion"].wrong("must be heddle.dev/v1alpha1");
     root.each_member([](std::string_view key, const JsonValue& value) {
-      if (key != "apiVersion" && key != "kind" && key != "memoryPercent" && key != "priority")
-        value.wrong("is not a field of ShareConfig");
+      if (!is_share_field(key)) value.wrong("is not a field of ShareConfig");
     });
     config = read_share_config(root);
     const auto percent = config->memory_percent;

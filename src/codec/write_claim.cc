@@ -174,6 +174,8 @@ std::string share_config_json(const model::ShareConfig& config) {
   out.key("kind").text("ShareConfig");
   if (config.memory_percent) out.key("memoryPercent").number(*config.memory_percent);
   if (config.priority) out.key("priority").number(*config.priority);
+  if (config.isolation) out.key("isolation").text(*config.isolation);
+  if (config.virtual_memory) out.key("virtualMemory").text(Quantity::bytes(*config.virtual_memory).to_string());
   out.end_object();
   return out.take();
 }

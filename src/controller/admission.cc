@@ -127,6 +127,25 @@ bool speaks_of(const model::OpaqueConfig& config, const std::string& request, co
                      [&](const std::string& name) { return name == request || name == full; });
 }
 
+// What is addressed is more than what is granted; where the grant follows from the device the node says so.
+std::string check_virtual_memory(const model::ShareConfig& share, const model::DeviceSubRequest& sub) {
+  const auto memory = sub.capacity.find(std::string(dialects::kMemoryCapacity));
+  if (!share.virtual_memory || memory == sub.capacity.end()) return {};
+  const std::optional<int64_t> granted = memory->second.value();
+  if (!granted || *share.virtual_memory > *granted) return {};
+  return fmt::format("{} is not more than the {} of memory that the request asks for; write more, or leave it out",
+                     Quantity::bytes(*share.virtual_memory).to_string(), memory->second.to_string());
+}
+
+// A mask is a part of the SMs, so a part has to be asked for.
+std::string check_isolation(const model::ShareConfig& share, const model::DeviceSubRequest& sub) {
+  if (share.isolation != model::kIsolationMps) return {};
+  const auto cores = sub.capacity.find(std::string(dialects::kCoresCapacity));
+  const std::optional<int64_t> percent = cores == sub.capacity.end() ? std::nullopt : cores->second.value();
+  if (percent && *percent > 0 && *percent < 100) return {};
+  return "mps needs cores of 1 to 99 in the capacity of the request: the percentage of the SMs";
+}
+
 // A share is named once: in bytes by the request, or in percent by one ShareConfig.
 std::vector<std::string> check_share(const model::ClaimSpec& spec, const model::DeviceSubRequest& sub,
                                      const std::string& request, const std::string& path) {
@@ -137,7 +156,14 @@ std::vector<std::string> check_share(const model::ClaimSpec& spec, const model::
     const model::OpaqueConfig& config = spec.config[i];
     if (config.driver != dialects::kDriver || !speaks_of(config, request, sub.name)) continue;
     const auto share = codec::parse_share_config(config.parameters_json);
-    if (!share || !*share || !(*share)->memory_percent) continue;  // check_config() speaks of these
+    if (!share || !*share) continue;  // check_config() speaks of these
+    if (auto wrong = check_virtual_memory(**share, sub); !wrong.empty()) {
+      out.push_back(fmt::format("spec.devices.config[{}].opaque.parameters.virtualMemory: {}", i, wrong));
+    }
+    if (auto wrong = check_isolation(**share, sub); !wrong.empty()) {
+      out.push_back(fmt::format("spec.devices.config[{}].opaque.parameters.isolation: {}", i, wrong));
+    }
+    if (!(*share)->memory_percent) continue;
     if (percent && *percent != *(*share)->memory_percent) {
       out.push_back(
           fmt::format("spec.devices.config[{}]: gives memoryPercent {} for request {}, config[{}] gives {}; "

@@ -296,6 +296,37 @@ TEST(ValidateClaim, AShareIsNamedOnce) {
   }
 }
 
+TEST(ValidateClaim, VirtualMemoryIsMoreThanTheMemory) {
+  const auto message = [](const char* amount) {
+    const Json parameters{{"apiVersion", "heddle.dev/v1alpha1"}, {"kind", "ShareConfig"}, {"virtualMemory", amount}};
+    const Json config = Json::array({{{"opaque", {{"driver", "accelerator.heddle.dev"}, {"parameters", parameters}}}}});
+    const Json requests = Json::parse(
+        R"([{"name":"r","exactly":{"deviceClassName":"heddle","capacity":{"requests":{"memory":"8Gi"}}}}])");
+    const Json spec{{"devices", {{"requests", requests}, {"config", config}}}};
+    const Json got = response(validate(review("ResourceClaim", {{"spec", spec}}).dump(), {}));
+    return got["allowed"].get<bool>() ? std::string() : got["status"]["message"].get<std::string>();
+  };
+  EXPECT_EQ(message("12Gi"), "");
+  EXPECT_NE(message("8Gi").find("config[0].opaque.parameters.virtualMemory: 8Gi is not more than the 8Gi"),
+            std::string::npos);
+  EXPECT_NE(message("12G").find("virtualMemory"), std::string::npos);
+}
+
+TEST(ValidateClaim, AMaskNeedsAPartOfTheCompute) {
+  const auto allowed = [](const char* capacity) {
+    const Json parameters{{"apiVersion", "heddle.dev/v1alpha1"}, {"kind", "ShareConfig"}, {"isolation", "mps"}};
+    const Json config = Json::array({{{"opaque", {{"driver", "accelerator.heddle.dev"}, {"parameters", parameters}}}}});
+    Json request{{"name", "r"}, {"exactly", {{"deviceClassName", "heddle"}}}};
+    request["exactly"]["capacity"]["requests"] = Json::parse(capacity);
+    const Json spec{{"devices", {{"requests", Json::array({request})}, {"config", config}}}};
+    return response(validate(review("ResourceClaim", {{"spec", spec}}).dump(), {}))["allowed"].get<bool>();
+  };
+  EXPECT_TRUE(allowed(R"({"memory":"8Gi","cores":"30"})"));
+  EXPECT_FALSE(allowed(R"({"memory":"8Gi","cores":"0"})"));
+  EXPECT_FALSE(allowed(R"({"memory":"8Gi"})"));
+  EXPECT_FALSE(allowed(R"({"memory":"8Gi","cores":"100"})"));
+}
+
 TEST(ValidateClass, WhatUsersWriteAboutOurDevices) {
   const auto message = [](const std::string& spec) {
     const Json object{{"metadata", {{"name", "gold"}}}, {"spec", Json::parse(spec)}};

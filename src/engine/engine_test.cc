@@ -154,6 +154,41 @@ TEST_F(EngineTest, PercentBecomesWholeMebibytesOfTheCandidate) {
   EXPECT_FALSE(allocation.config[0].from_class);
 }
 
+TEST_F(EngineTest, VirtualMemoryGoesToCardsThatHaveIt) {
+  const auto add = [&](const std::string& node, const std::string& vendor, const std::string& type) {
+    state_.upsert_node(test::make_node(node));
+    model::ResourceSlice slice = test::make_slice(node, 1, 8000 * kMiB);
+    slice.devices[0].attributes["vendor"] = vendor;
+    slice.devices[0].attributes["type"] = type;
+    state_.upsert_slice(slice);
+  };
+  ClaimRequest claim = make_claim("default/a", {.memory = "1000Mi", .cores = "10"});
+  claim.spec.config.push_back(
+      {.requests = {"gpu"},
+       .driver = std::string(test::kDriver),
+       .parameters_json = codec::share_config_json({.memory_percent = {}, .virtual_memory = 4000 * kMiB})});
+  PlacementRequest request;
+  request.claims.push_back(claim);
+  add("node-1", "nvidia", "partition");
+  const Outcome nowhere = place(request);
+  ASSERT_TRUE(std::holds_alternative<Infeasible>(nowhere));
+  EXPECT_THAT(std::get<Infeasible>(nowhere).reasons.at(0).message, HasSubstr("ShareConfig needs: virtualMemory"));
+  add("node-2", "nvidia", "card");
+  const Outcome outcome = place(request);
+  ASSERT_TRUE(std::holds_alternative<Assigned>(outcome));
+  EXPECT_EQ(std::get<Assigned>(outcome).node, "node-2");
+  EXPECT_EQ(std::get<Assigned>(outcome).allocations.at(0).results[0].consumed_capacity.at("memory").value(),
+            1000 * kMiB)
+      << "the card's memory is taken for what is granted, not for what is addressed";
+  request.claims[0].spec.config.push_back(
+      {.requests = {},
+       .driver = std::string(test::kDriver),
+       .parameters_json = codec::share_config_json({.memory_percent = {}, .virtual_memory = 5000 * kMiB})});
+  const auto twice = state_.place(request, random_);
+  ASSERT_FALSE(twice);
+  EXPECT_THAT(twice.error().text(), HasSubstr("request gpu has two different virtualMemory"));
+}
+
 TEST_F(EngineTest, PercentsOfOneCardAddUp) {
   add_node("node-1", 1, 80000 * kMiB);
   EXPECT_EQ(grant("a", {.cores = "0", .memory_percent = 50}), "node-1/gpu-0");

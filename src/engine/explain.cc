@@ -356,8 +356,9 @@ class Explainer {
       return FleetLook{
           "Selector",
           fmt::format(
-              "no device of the fleet matches class {}{}{}", alternative.spec->device_class,
+              "no device of the fleet matches class {}{}{}{}", alternative.spec->device_class,
               alternative.spec->selectors.empty() ? "" : " and the selectors of the request",
+              alternative.needs.empty() ? "" : " and what its ShareConfig needs: " + alternative.needs,
               alternative.query->trouble().empty() ? "" : "; a selector failed on " + alternative.query->trouble()),
           false};
     }

@@ -13,31 +13,72 @@ using allocator::Alternative;
 using allocator::Assumption;
 using allocator::DeviceInfo;
 
-// Percent shares by request name, from the configuration of the claim for our driver.
-Result<std::map<std::string, int64_t>> memory_percents(const ClaimRequest& claim, const std::string& driver) {
-  std::map<std::string, int64_t> percents;
-  for (size_t i = 0; i < claim.spec.config.size(); ++i) {
-    const model::OpaqueConfig& config = claim.spec.config[i];
-    if (config.driver != driver) continue;
-    const std::string field =
-        "claim " + claim.key + ": spec.devices.config[" + std::to_string(i) + "].opaque.parameters";
-    const auto share = codec::parse_share_config(config.parameters_json);
-    if (!share) return fail(share.error().code, share.error().text(), field);
-    if (!*share || !(*share)->memory_percent) continue;
-    const int64_t percent = *(*share)->memory_percent;
-    std::vector<std::string> names = config.requests;
-    for (const model::DeviceRequest& request : claim.spec.requests) {
-      if (config.requests.empty()) names.push_back(request.name);
-    }
+// What the ShareConfigs of a claim say of its requests.
+struct Configured {
+  std::map<std::string, int64_t> memory_percent;
+  std::map<std::string, int64_t> virtual_memory;
+  std::map<std::string, std::vector<allocator::Condition>> conditions;
+};
+
+// Managed memory that moves by itself is NVIDIA's, and of cards that are shared.
+constexpr const char* kMovesPages =
+    R"(device.driver == "accelerator.heddle.dev" && device.attributes["accelerator.heddle.dev"].vendor == "nvidia" )"
+    R"(&& device.attributes["accelerator.heddle.dev"].type == "card")";
+
+// The node's agent says where a control daemon of MPS serves.
+constexpr const char* kHasMps =
+    R"(device.driver == "accelerator.heddle.dev" && "mps" in device.attributes["accelerator.heddle.dev"] )"
+    R"(&& device.attributes["accelerator.heddle.dev"].mps)";
+
+// Writes a value down for the requests that a configuration speaks of. Errors: one of them has another already.
+Result<void> note(std::map<std::string, int64_t>& values, const std::vector<std::string>& names, int64_t value,
+                  const char* what) {
+  for (const std::string& name : names) {
+    const auto [known, added] = values.emplace(name, value);
+    if (added || known->second == value) continue;
+    return fail(Code::kInvalidArgument,
+                "request " + name + " has two different " + what + ": leave one ShareConfig out");
+  }
+  return {};
+}
+
+Result<void> take_share(const ClaimRequest& claim, size_t index, Configured& out) {
+  const model::OpaqueConfig& config = claim.spec.config[index];
+  const std::string field =
+      "claim " + claim.key + ": spec.devices.config[" + std::to_string(index) + "].opaque.parameters";
+  const auto share = codec::parse_share_config(config.parameters_json);
+  if (!share) return fail(share.error().code, share.error().text(), field);
+  if (!*share) return {};
+  std::vector<std::string> names = config.requests;
+  for (const model::DeviceRequest& request : claim.spec.requests) {
+    if (config.requests.empty()) names.push_back(request.name);
+  }
+  Result<void> noted;
+  if (const auto percent = (*share)->memory_percent) noted = note(out.memory_percent, names, *percent, "memoryPercent");
+  if (const auto bytes = (*share)->virtual_memory; noted && bytes) {
+    noted = note(out.virtual_memory, names, *bytes, "virtualMemory");
     for (const std::string& name : names) {
-      const auto [known, added] = percents.emplace(name, percent);
-      if (!added && known->second != percent) {
-        return fail(Code::kInvalidArgument,
-                    "request " + name + " has two different memoryPercent: leave one ShareConfig out", field);
-      }
+      out.conditions[name].push_back(
+          {kMovesPages, "virtualMemory, which cards of NVIDIA have and MIG instances have not"});
     }
   }
-  return percents;
+  if ((*share)->isolation == model::kIsolationMps) {
+    for (const std::string& name : names) {
+      out.conditions[name].push_back(
+          {kHasMps, "isolation mps, which cards of nodes with a control daemon of MPS have"});
+    }
+  }
+  if (!noted) return fail(noted.error().code, noted.error().message, field);
+  return {};
+}
+
+// From the configuration of the claim for our driver.
+Result<Configured> configured(const ClaimRequest& claim, const std::string& driver) {
+  Configured out;
+  for (size_t i = 0; i < claim.spec.config.size(); ++i) {
+    if (claim.spec.config[i].driver == driver) HEDDLE_CHECK_OK(take_share(claim, i, out));
+  }
+  return out;
 }
 
 // Configuration for our driver that comes with a class is not read, so it must not be passed over in silence.
@@ -65,8 +106,11 @@ Result<std::vector<allocator::ClaimInput>> claim_inputs(const State::Impl& state
   std::vector<allocator::ClaimInput> inputs;
   for (const ClaimRequest& claim : request.claims) {
     HEDDLE_CHECK_OK(check_class_config(state, claim));
-    HEDDLE_TRY(auto percents, memory_percents(claim, state.managed_driver));
-    inputs.push_back({.key = claim.key, .spec = &claim.spec, .memory_percent = std::move(percents)});
+    HEDDLE_TRY(Configured more, configured(claim, state.managed_driver));
+    inputs.push_back({.key = claim.key,
+                      .spec = &claim.spec,
+                      .memory_percent = std::move(more.memory_percent),
+                      .conditions = std::move(more.conditions)});
   }
   return inputs;
 }

@@ -48,10 +48,17 @@ struct ClaimSpec {
 };
 
 // Opaque configuration of Heddle's own driver: kind ShareConfig of heddle.dev/v1alpha1.
+inline constexpr const char* kIsolationSoft = "soft";  // the guard paces launches
+inline constexpr const char* kIsolationMps = "mps";    // NVIDIA's MPS keeps the processes to a part of the SMs
 struct ShareConfig {
   std::optional<int64_t> memory_percent;  // of the card's memory, 1..100; then the request names no memory
   // Among the tenants of a card: 0 (what nobody states) comes first, 1 gives way to those of 0.
   std::optional<int64_t> priority = std::nullopt;
+  // Bytes that may be addressed on each card, managed memory beyond the granted memory included; whole MiB, more than
+  // the memory. Without it: the granted memory and no more.
+  std::optional<int64_t> virtual_memory = std::nullopt;
+  // How the share of the compute is held: kSoft or kMps; nothing: kSoft.
+  std::optional<std::string> isolation = std::nullopt;
   friend bool operator==(const ShareConfig&, const ShareConfig&) = default;
 };
 

@@ -316,7 +316,9 @@ Result<Launch> Daemon::launch(int64_t id) {
     return fail(Code::kUnavailable, fmt::format("a card of job {} is not there any more", id));
   }
   const std::string folder = guard_folder(*job);
-  HEDDLE_CHECK_OK(prepare_guard(folder, {job->uid, job->owner, job->request.priority}, shares));
+  // The guard sets the variables of MPS from these limits.
+  const std::string mps_pipe = job->request.isolation == model::kIsolationMps ? machine_.mps_pipe : std::string();
+  HEDDLE_CHECK_OK(prepare_guard(folder, {job->uid, job->owner, job->request.priority, mps_pipe}, shares));
   HEDDLE_CHECK_OK(make_directories(job_folder(id), 0700));
   if (static_cast<uid_t>(job->owner.uid) != geteuid() &&
       chown(job_folder(id).c_str(), static_cast<uid_t>(job->owner.uid), static_cast<gid_t>(job->owner.gid)) != 0) {

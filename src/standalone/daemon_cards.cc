@@ -59,7 +59,7 @@ void Daemon::observe(const vendors::Snapshot& snapshot) {
   // Unhealthy cards stay, with the taint that keeps new work off them; so do those that the driver does not report any
   // more.
   machine_.cards = snapshot.inventory.cards;
-  const auto slices = machine_slices(machine_.node, machine_.cards);
+  const auto slices = machine_slices(machine_.node, machine_.cards, machine_.mps_pipe);
   for (const auto& old : machine_.slices) {
     const bool stays =
         std::any_of(slices.begin(), slices.end(), [&](const auto& slice) { return slice.meta.name == old.meta.name; });
@@ -77,7 +77,8 @@ void Daemon::supervise(const vendors::Snapshot& snapshot) {
     if (job.state != JobState::kRunning) continue;
     for (const int64_t pid : descendants(job.runner.pid)) job_of_process_[pid] = job.uid;
     for (const auto& share : card_shares(machine_, job)) {
-      grants.push_back({job.uid, share.uuid, share.memory_bytes, share.whole});
+      // What is managed may lie on the card as long as there is room: it is taken from nobody.
+      grants.push_back({job.uid, share.uuid, std::max(share.memory_bytes, share.virtual_bytes), share.whole});
     }
   }
   strangers_.clear();

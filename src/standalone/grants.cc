@@ -35,8 +35,11 @@ std::vector<CardShare> card_shares(const Machine& machine, const Job& job) {
     const auto* card = find_card(machine, result);
     if (card == nullptr) continue;
     const bool whole = is_whole(job.request);
-    shares.push_back({card->uuid, whole ? card->memory_bytes : consumed(result, "memory"),
-                      whole ? 100 : consumed(result, "cores"), whole});
+    const int64_t memory = whole ? card->memory_bytes : consumed(result, "memory");
+    // Of a percentage it shows only now whether it is less than what is to be addressed.
+    const int64_t addressed = job.request.virtual_bytes.value_or(0);
+    shares.push_back(
+        {card->uuid, memory, whole ? 100 : consumed(result, "cores"), whole, addressed > memory ? addressed : 0});
   }
   return shares;
 }

@@ -26,8 +26,14 @@ guard::ClaimLimits to_limits(const Tenant& tenant, const std::vector<CardShare>&
     device.uuid = share.uuid;
     device.memory_bytes = share.memory_bytes;
     device.cores_percent = static_cast<int>(share.cores);
-    device.whole_card = share.whole;
+    device.whole_card = share.whole && share.virtual_bytes == 0;
+    device.virtual_bytes = share.virtual_bytes;
     device.gives_way = tenant.priority < 0 && share.cores == 0;
+    if (!tenant.mps_pipe.empty()) {
+      limits.mask_percent = static_cast<int>(share.cores);
+      limits.mask_pipe = tenant.mps_pipe;
+      device.cores_percent = 0;
+    }
     limits.devices.push_back(std::move(device));
   }
   return limits;

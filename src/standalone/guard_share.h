@@ -20,7 +20,8 @@ struct GuardFiles {
 struct Tenant {
   std::string claim_uid;
   Owner owner;
-  int64_t priority = 0;  // of the job: higher is lent to first; beyond 500 and -500 all are alike
+  int64_t priority = 0;       // of the job: higher is lent to first; beyond 500 and -500 all are alike
+  std::string mps_pipe = {};  // its compute is held by the MPS of this folder; empty: the guard paces it
 };
 
 // What a job holds of one card.
@@ -29,6 +30,7 @@ struct CardShare {
   int64_t memory_bytes = 0;
   int64_t cores = 0;
   bool whole = false;
+  int64_t virtual_bytes = 0;  // what may be addressed; 0: what is held
 };
 
 // Makes the folder. The owner of the job can read the limits and write the usage, nobody else can. (A daemon that runs

@@ -17,6 +17,7 @@ namespace {
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 constexpr int64_t kMoreThanAnyCard = int64_t{1} << 50;
+constexpr int64_t kMoreThanAddressed = int64_t{16} << 40;  // what the guard's pages count
 
 constexpr std::array<std::pair<JobState, std::string_view>, 4> kStates = {{{JobState::kWaiting, "waiting"},
                                                                            {JobState::kGranted, "granted"},
@@ -126,6 +127,8 @@ std::string request_json(const JobRequest& request) {
   if (request.lifetime == Lifetime::kDetached) out["detached"] = true;
   if (request.patience == Patience::kRefuse) out["noWait"] = true;
   if (!request.queue.empty()) out["queue"] = request.queue;
+  if (!request.isolation.empty()) out["isolation"] = request.isolation;
+  if (request.virtual_bytes) out["virtualMemoryBytes"] = *request.virtual_bytes;
   // A command line may hold any bytes; what is not UTF-8 is replaced, for it is shown only.
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -138,12 +141,14 @@ Result<JobRequest> parse_request(std::string_view json) {
   HEDDLE_TRY(request.directory, text(object, "directory"));
   HEDDLE_TRY(request.model, text(object, "model"));
   HEDDLE_TRY(request.queue, text(object, "queue"));
+  HEDDLE_TRY(request.isolation, text(object, "isolation"));
   HEDDLE_TRY(request.command, parse_command(object));
   HEDDLE_TRY(const auto count, optional_integer(object, "count"));
   request.count = count.value_or(1);
   HEDDLE_TRY(request.memory_bytes, optional_integer(object, "memoryBytes"));
   HEDDLE_TRY(request.memory_percent, optional_integer(object, "memoryPercent"));
   HEDDLE_TRY(request.cores, optional_integer(object, "cores"));
+  HEDDLE_TRY(request.virtual_bytes, optional_integer(object, "virtualMemoryBytes"));
   HEDDLE_TRY(const auto priority, optional_integer(object, "priority"));
   request.priority = priority.value_or(0);
   const auto is_set = [&object](const char* name) {
@@ -195,6 +200,34 @@ Result<void> check_request(const JobRequest& request) {
                 "a share of the compute needs a share of the memory: add --memory 8Gi or --memory-percent 50 (or leave "
                 "--cores out for a whole card)",
                 "--cores");
+  }
+  if (!request.isolation.empty() && request.isolation != model::kIsolationSoft &&
+      request.isolation != model::kIsolationMps) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("'{}': write soft (launches are paced) or mps (a part of the SMs)", request.isolation),
+                "--isolation");
+  }
+  const int64_t cores = request.cores.value_or(0);
+  if (request.isolation == model::kIsolationMps && (cores < 1 || cores > 99)) {
+    return fail(Code::kInvalidArgument, "mps needs --cores of 1 to 99: the percentage of the SMs", "--isolation");
+  }
+  if (request.virtual_bytes && *request.virtual_bytes % kMebibyte != 0) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} bytes are not a whole number of MiB: write {}Mi", *request.virtual_bytes,
+                            *request.virtual_bytes / kMebibyte + 1),
+                "--virtual-memory");
+  }
+  if (request.virtual_bytes && *request.virtual_bytes >= kMoreThanAddressed) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} is too much: write less than 16Ti", format_bytes(*request.virtual_bytes)),
+                "--virtual-memory");
+  }
+  if (request.virtual_bytes && *request.virtual_bytes <= request.memory_bytes.value_or(0)) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} must be more than the {} of --memory: it counts both what the card holds and what "
+                            "may lie outside",
+                            format_bytes(*request.virtual_bytes), format_bytes(request.memory_bytes.value_or(0))),
+                "--virtual-memory");
   }
   return {};
 }
@@ -252,6 +285,8 @@ Result<model::ClaimSpec> claim_spec(const JobRequest& request, const std::vector
   }
   model::ShareConfig share{.memory_percent = request.memory_percent};
   if (exactly.capacity.contains("cores") && request.cores.value_or(0) == 0 && request.priority < 0) share.priority = 1;
+  share.virtual_memory = request.virtual_bytes;
+  if (!request.isolation.empty()) share.isolation = request.isolation;
   if (share != model::ShareConfig{}) {
     model::OpaqueConfig config;
     config.requests = {std::string(kClaimRequest)};
@@ -280,6 +315,8 @@ std::string describe(const JobRequest& request) {
     what = memory + (cores > 0 ? fmt::format(" and {}% of the compute", cores) : std::string()) +
            (request.count == 1 ? " of a card" : fmt::format(" of each of {} cards", request.count));
   }
+  if (request.isolation == model::kIsolationMps) what += ", held by MPS";
+  if (request.virtual_bytes) what += fmt::format(", {} of virtual memory", format_bytes(*request.virtual_bytes));
   if (!request.model.empty()) what += fmt::format(" ({})", request.model);
   return what;
 }

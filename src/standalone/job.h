@@ -38,6 +38,9 @@ struct JobRequest {
   Lifetime lifetime = Lifetime::kAttached;
   Patience patience = Patience::kWait;
   std::string queue;  // where there are queues: the one it is in; empty: none was named
+  // What may be addressed on each card, managed memory beyond the share included; whole MiB. Without: the share.
+  std::optional<int64_t> virtual_bytes = std::nullopt;
+  std::string isolation = {};  // how the share of the compute is held: "soft", "mps"; empty: soft
   friend bool operator==(const JobRequest&, const JobRequest&) = default;
 };
 

@@ -106,6 +106,8 @@ TEST(RequestJson, ComesBackAsItWas) {
   request.priority = 7;
   request.patience = Patience::kRefuse;
   request.lifetime = Lifetime::kDetached;
+  request.virtual_bytes = int64_t{64} << 30;
+  request.isolation = "mps";
   EXPECT_EQ(parse_request(request_json(request)).value(), request);
   for (const char* bad : {"", "[]", "null", R"({"command":"true"})", R"({"command":[1]})",
                           R"({"command":["a"],"count":"2"})", R"({"command":["a"],"count":1.5})",
@@ -134,6 +136,13 @@ TEST(ClaimSpec, SaysWhatWasAsked) {
   EXPECT_TRUE(cards_spec.requests[0].exactly->capacity.empty());
   EXPECT_EQ(cards_spec.requests[0].exactly->count, 2);
   EXPECT_EQ(cards_spec.constraints.at(0).distinct_attribute, "accelerator.heddle.dev/uuid");
+
+  JobRequest more = share(3000, 30);
+  more.virtual_bytes = int64_t{9000} << 20;
+  const auto more_spec = claim_spec(more, cards()).value();
+  EXPECT_THAT(more_spec.config.at(0).parameters_json, HasSubstr(R"("virtualMemory":"9000Mi")"));
+  EXPECT_EQ(more_spec.requests[0].exactly->capacity.at("memory"), Quantity::bytes(int64_t{3000} << 20))
+      << "of the card only what is granted is taken";
 
   JobRequest percent = whole;
   percent.count = 1;

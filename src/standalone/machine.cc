@@ -13,6 +13,7 @@
 #include <charconv>
 #include <utility>
 
+#include "agent/mps.h"
 #include "agent/slices.h"
 #include "base/file.h"
 #include "base/unique_fd.h"
@@ -168,11 +169,12 @@ Result<std::string> simulation_yaml(const std::string& short_form) {
   return fmt::format("cards:\n  - {{model: {}, count: {}}}\n", model, count);
 }
 
-std::vector<model::ResourceSlice> machine_slices(const std::string& node, const std::vector<vendors::Card>& cards) {
+std::vector<model::ResourceSlice> machine_slices(const std::string& node, const std::vector<vendors::Card>& cards,
+                                                 const std::string& mps_pipe) {
   // MIG instances are not offered here: a command runs with the variables of a card, under the guard.
   std::vector<vendors::Card> whole = cards;
   std::erase_if(whole, [](const vendors::Card& card) { return card.is_partition(); });
-  return agent::desired_slices({node, ""}, whole, {});
+  return agent::desired_slices({node, ""}, agent::with_mps(std::move(whole), mps_pipe), {});
 }
 
 Result<Machine> find_machine(const MachineOptions& options, Remake remake, const Clock& clock) {
@@ -199,7 +201,8 @@ Result<Machine> find_machine(const MachineOptions& options, Remake remake, const
   const auto found = machine.source->snapshot();
   HEDDLE_CHECK_OK(check_found(found, options));
   machine.cards = found.inventory.cards;
-  machine.slices = machine_slices(machine.node, machine.cards);
+  machine.mps_pipe = options.mps_pipe;
+  machine.slices = machine_slices(machine.node, machine.cards, machine.mps_pipe);
   return machine;
 }
 

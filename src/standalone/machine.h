@@ -26,6 +26,7 @@ struct MachineOptions {
   std::string driver_root;  // where the driver's lib*/ and dev/ are; empty: "/"
   std::string nvml;         // an explicit libnvidia-ml; empty: searched
   std::string program;      // this program's own path: its vendor-worker verb, and the simulator beside it
+  std::string mps_pipe;     // folder of an MPS control daemon that serves the cards; empty: none
 };
 
 struct Machine {
@@ -36,6 +37,7 @@ struct Machine {
   std::vector<model::ResourceSlice> slices;
   std::map<std::string, std::string> environment;  // what a command needs to reach the driver
   std::shared_ptr<vendors::CardSource> source;     // to ask again
+  std::string mps_pipe = {};                       // see MachineOptions
 };
 
 // "real", or what is simulated.
@@ -50,8 +52,9 @@ bool names_file(const std::string& simulate);
 // `simulate`, kUnavailable when a vendor's library does not answer.
 Result<Machine> find_machine(const MachineOptions& options, Remake remake, const Clock& clock);
 
-// The slices of these cards on this machine, as the agent of a cluster publishes them.
-std::vector<model::ResourceSlice> machine_slices(const std::string& node, const std::vector<vendors::Card>& cards);
+// The slices of these cards on this machine, as the agent of a cluster publishes them; mps_pipe as in MachineOptions.
+std::vector<model::ResourceSlice> machine_slices(const std::string& node, const std::vector<vendors::Card>& cards,
+                                                 const std::string& mps_pipe = {});
 
 // The file for the simulator that a short form means: "h100x2". Errors: kInvalidArgument with the form to write.
 Result<std::string> simulation_yaml(const std::string& short_form);

@@ -40,6 +40,10 @@ std::string host_path(const InjectionOptions& options, const std::string& path) 
   return under(options.driver_root_on_host, path.substr(root.size()));
 }
 
+std::string seen_path(const InjectionOptions& options, const std::string& path) {
+  return options.driver_root_on_host == "/" ? under(options.driver_root, path) : path;
+}
+
 Result<void> add_node(const InjectionOptions& options, const std::string& host, const std::string& inside,
                       Injection& injection) {
   const std::string path = under(options.driver_root, host);

@@ -34,6 +34,8 @@ Environment visible_cards(std::string_view vendor, const std::vector<Card>& card
 
 // A path as the container runtime sees it.
 std::string host_path(const InjectionOptions& options, const std::string& path);
+// The other way: a path of the node as this process sees it, where the driver's root is the node's.
+std::string seen_path(const InjectionOptions& options, const std::string& path);
 
 // Adds the device `host` under the name `inside`, or as a writable mount when a simulated driver keeps its state there.
 // Errors: kNotFound.

@@ -43,6 +43,7 @@ struct Card {
   PartitionPlace partition = {};
   bool healthy = true;
   std::string health_message;
+  bool mps = false;  // the node's control daemon of NVIDIA's MPS serves it
 
   [[nodiscard]] bool is_partition() const { return !partition.parent_uuid.empty(); }
 };

@@ -210,6 +210,10 @@ TEST(Compat, WhatAnotherAgentLeftOnTheNodeIsRead) {
   EXPECT_EQ(record->devices.at(0).priority, 0);
   EXPECT_EQ(low->devices.at(0).priority, 1);
   EXPECT_EQ(Json::parse(agent::record_json(*low)), Json::parse(golden("record", "0.3")));
+  const auto more = agent::parse_record(golden("record", "0.4"));
+  ASSERT_TRUE(more) << more.error().text();
+  EXPECT_EQ(more->devices.at(0).virtual_bytes, 12288 * kMiB);
+  EXPECT_EQ(Json::parse(agent::record_json(*more)), Json::parse(golden("record", "0.4")));
   const auto later = agent::parse_record(with_unknown(Json::parse(golden("record"))).dump());
   ASSERT_TRUE(later) << later.error().text();
   EXPECT_EQ(*later, *record);
