@@ -246,7 +246,7 @@ void Reconciler::Impl::tell_gang(const Unit& unit, const Work* work, const Telli
 
 // The gang cannot start as it is. What it has been given and does not use goes back; what is left of one that runs is
 // ended when that lasts too long. A member by itself only waits.
-void Reconciler::Impl::gang_refused(const Unit& unit, const Work* work, Telling telling) {
+void Reconciler::Impl::gang_refused(const Unit& unit, const Work* work, const Telling& telling) {
   const bool started = gang_started(unit);
   const bool one = work != nullptr && work->one_of_gang();
   GangState& gang = gangs[unit.id];

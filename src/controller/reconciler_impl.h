@@ -153,7 +153,7 @@ struct Reconciler::Impl {
   std::optional<engine::Reason> gang_assigned(const Unit& unit, const Work* work, GangAsk& ask,
                                               engine::GangAssigned& outcome);
   bool avoid_kind_of_gang(const engine::GangAssigned& outcome, GangAsk& ask) const;
-  void gang_refused(const Unit& unit, const Work* work, Telling telling);
+  void gang_refused(const Unit& unit, const Work* work, const Telling& telling);
   void tell_gang(const Unit& unit, const Work* work, const Telling& telling);
   void take_back(const Unit& unit);
   void end_gang(const Unit& unit);
