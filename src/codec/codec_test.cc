@@ -78,7 +78,7 @@ TEST(CodecTest, EmptyFieldsAreLeftOut) {
 TEST(CodecTest, APodIsReadWithInitContainersFirst) {
   const auto pod =
       parse_pod(R"({"kind":"Pod","metadata":{"name":"p","namespace":"ns","deletionTimestamp":"2026-01-02T03:04:05Z"},
-   "spec":{"nodeName":"n","schedulerName":"s","priority":-5,"priorityClassName":"low","activeDeadlineSeconds":60,"schedulingGates":[{"name":"heddle.dev/placement"}],
+   "spec":{"nodeName":"n","schedulerName":"s","priority":-5,"priorityClassName":"low","preemptionPolicy":"Never","activeDeadlineSeconds":60,"schedulingGates":[{"name":"heddle.dev/placement"}],
     "nodeSelector":{"a":"b"},"overhead":{"cpu":"1"},"resources":{"requests":{"cpu":2}},
     "affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[
       {"matchExpressions":[{"key":"k","operator":"Gt","values":["3"]}]}]}}},
@@ -93,6 +93,8 @@ TEST(CodecTest, APodIsReadWithInitContainersFirst) {
   EXPECT_TRUE(pod->meta.deleting);
   EXPECT_EQ(pod->priority, -5);
   EXPECT_EQ(pod->priority_class, "low");
+  EXPECT_TRUE(pod->never_preempts);
+  EXPECT_FALSE(parse_pod(R"({"spec":{"preemptionPolicy":"PreemptLowerPriority"}})")->never_preempts);
   EXPECT_TRUE(pod->terminating);
   ASSERT_EQ(pod->containers.size(), 3U);
   EXPECT_TRUE(pod->containers[0].init && !pod->containers[0].sidecar);

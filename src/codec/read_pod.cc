@@ -140,6 +140,7 @@ model::Pod read_pod(const JsonValue& in) {
   pod.overhead = spec["overhead"].quantity_map();
   pod.resource_claims = read_pod_claims(in);
   pod.conditions = read_list(status["conditions"], read_condition);
+  pod.never_preempts = spec["preemptionPolicy"].text() == "Never";
   return pod;
 }
 

@@ -121,8 +121,8 @@ void Reconciler::Impl::plan_evictions(const std::vector<std::string>& without_ro
     if (waiting.empty() || busy(work) || work.planned_version == placement_version()) continue;
     if (clock.monotonic_nanos() < work.plan_after) continue;
     const queueing::Workload* workload = queued.queues->workload(id);
-    const std::string like =
-        fmt::format("{}\n{}\n{}\n{}", workload->queue, workload->priority, waiting.front()->signature, runs ? id : "");
+    const std::string like = fmt::format("{}\n{}\n{}\n{}\n{}", workload->queue, workload->priority,
+                                         workload->never_preempts, waiting.front()->signature, runs ? id : "");
     if (work.refused_victims.empty() && in_vain.contains(like)) continue;
     if (++plans > kPlansAPass) {
       pass_due = true;
@@ -162,6 +162,8 @@ bool Reconciler::Impl::plan_eviction(const Work& work) {
 // All that waits of the work fits at once when the victims have gone; where it fits is held for it.
 bool Reconciler::Impl::plan_gang_eviction(const Unit& unit, const Work& work) {
   if (unit.blocked) return false;
+  // A member that came while it ran says so: the queue knows it from before.
+  if (unit.never_preempts && !queued.queues->workload(work.id)->never_preempts) return false;
   std::optional<GangAsk> ask = gang_ask(unit, &work);
   if (!ask || ask->members.empty() || ask->missing > 0) return false;
   const auto closed = engine::nodes_of_refused_kinds(*queued.queues, work.id, queued.fleet, clock.now());

@@ -137,7 +137,8 @@ void Reconciler::Impl::sync_work(const std::string& id) {
   }
   queued.status_dirty = true;
   const queueing::Workload* known = queues.workload(id);
-  if (known != nullptr && known->queue != stated.workload.queue) end_work(id);
+  const bool other_policy = known != nullptr && known->never_preempts != stated.workload.never_preempts;
+  if (known != nullptr && (known->queue != stated.workload.queue || (other_policy && !since))) end_work(id);
   if (since) return sync_running(work, std::move(stated.workload), *since);
   sync_waiting(work, std::move(stated.workload));
 }

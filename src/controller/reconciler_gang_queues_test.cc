@@ -184,6 +184,27 @@ TEST_F(GangQueuesTest, AGangIsTakenBackAsAWhole) {
             2);
 }
 
+TEST_F(GangQueuesTest, AGangWithOneMemberThatNeverPreemptsPreemptsNobody) {
+  for (const char* node : {"n1", "n2"}) cluster.add_node(node, 1);
+  cluster.api.put_queue("a", leaf({{"guaranteed", 2}}));
+  start();
+  submit(cluster, "low", "a");
+  cluster.run();
+  const Json high{{"priority", 9}};
+  cluster.clock.advance(Duration::seconds(1));
+  cluster.create_queued_member("g0", "g", 2, "a", Json::object(), high);
+  cluster.create_queued_member("g1", "g", 2, "a", Json::object(), {{"priority", 9}, {"preemptionPolicy", "Never"}});
+  cluster.run(Duration::seconds(60));
+  EXPECT_THAT(cluster.api.evicted, IsEmpty());
+  EXPECT_EQ(bound(cluster, "g", 2), 0);
+  // The member that says so is replaced by one that does not.
+  cluster.delete_pod("g1");
+  cluster.create_queued_member("g1", "g", 2, "a", Json::object(), high);
+  cluster.run(Duration::seconds(60));
+  EXPECT_THAT(cluster.api.evicted, ElementsAre("low"));
+  EXPECT_EQ(bound(cluster, "g", 2), 2);
+}
+
 // Its controller makes the pods anew while the old ones still end: the new ones wait as one, behind.
 TEST_F(GangQueuesTest, AnEvictedGangThatIsMadeAnewWaitsAsOne) {
   borrow_as_gangs(cluster);

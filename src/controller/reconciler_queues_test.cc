@@ -207,6 +207,38 @@ TEST_F(ReconcilerQueuesTest, PodsWithoutDevicesGiveWayToHigherPriority) {
   EXPECT_EQ(cluster.node_of("high"), "n1");
 }
 
+TEST_F(ReconcilerQueuesTest, OneThatNeverPreemptsEvictsNobodyOfItsQueueNorOutsideOfQueues) {
+  cluster.add_node("n1", 2, 81920, "4");
+  cluster.api.put_queue("a", leaf({quota("guaranteed", 2)}));
+  Json plain{{"metadata", {{"name", "plain"}, {"namespace", "default"}}},
+             {"spec",
+              {{"nodeName", "n1"},
+               {"priority", 0},
+               {"containers", Json::array({{{"name", "c"}, {"resources", {{"requests", {{"cpu", "3"}}}}}}})}}},
+             {"status", {{"phase", "Running"}}}};
+  cluster.api.put_pod(plain);
+  start();
+  submit("low", "a", cards(2));
+  cluster.run();
+  ASSERT_EQ(cluster.node_of("low"), "n1");
+  submit("meek", "a", kCard, {{"priority", 10}, {"preemptionPolicy", "Never"}});
+  submit("hungry", "a", Json{{"nvidia.com/gpu", "1"}, {"cpu", "2"}}, {{"priority", 10}, {"preemptionPolicy", "Never"}});
+  cluster.run(Duration::seconds(60));
+  EXPECT_THAT(cluster.api.evicted, IsEmpty());
+  EXPECT_THAT(message("meek"), HasSubstr("number 1 in queue a")) << "it stands by its priority";
+  submit("high", "a", kCard, {{"priority", 5}});
+  cluster.run(Duration::seconds(60));
+  EXPECT_THAT(cluster.api.evicted, ElementsAre("low")) << "for the one that preempts, as it is first to be planned for";
+}
+
+TEST_F(ReconcilerQueuesTest, OneThatNeverPreemptsStillGetsItsGuaranteeBack) {
+  borrow();
+  submit("a1", "a", kCard, {{"priority", -5}, {"preemptionPolicy", "Never"}});
+  cluster.run(Duration::seconds(5));
+  EXPECT_THAT(cluster.api.evicted, ElementsAre("b4"));
+  EXPECT_EQ(cluster.node_of("a1"), "n1");
+}
+
 TEST_F(ReconcilerQueuesTest, ABadTreeIsToldAndTheLastGoodOneStays) {
   cluster.add_node("n1", 4);
   cluster.api.put_queue("top", {{"quotas", Json::array({quota("guaranteed", 2)})}});

@@ -47,6 +47,7 @@ void UnitTable::upsert(const model::Pod& pod) {
   member.priority = pod.priority;
   member.live = !pod.finished() && !pod.meta.deleting;
   member.succeeded = pod.phase == "Succeeded" && !pod.meta.deleting;
+  member.never_preempts = pod.never_preempts;
   const auto known = members_.find(key);
   if (known != members_.end() && known->second == member) return;
   if (known != members_.end() && known->second.unit != member.unit) leave(key, known->second.unit);
@@ -153,6 +154,7 @@ void UnitTable::make(Entry& entry, const std::string& id) const {
   for (const auto& [key, member] : present) {
     if (members.empty() || member->priority > unit.priority) unit.priority = member->priority;
     if (members.empty() || member->created < unit.submitted) unit.submitted = member->created;
+    unit.never_preempts = unit.never_preempts || member->never_preempts;
     members.push_back(member);
     unit.members.push_back(key);
     if (!member->declaration || member->declaration->subgroup.empty()) continue;

@@ -51,6 +51,7 @@ struct Unit {
   Time submitted;        // of its first member
   // Why it cannot be tried whatever is free: GangSize (not known), GangInvalid, GangIncomplete (members are missing).
   std::optional<engine::Reason> blocked;
+  bool never_preempts = false;  // a member says so (preemptionPolicy)
 
   [[nodiscard]] int64_t present() const { return static_cast<int64_t>(members.size()) + succeeded; }
 };
@@ -87,6 +88,7 @@ class UnitTable {
     int32_t priority = 0;
     bool live = true;
     bool succeeded = false;
+    bool never_preempts = false;
     friend bool operator==(const Member&, const Member&) = default;
   };
   struct Entry {

@@ -300,7 +300,8 @@ StatedWork Reconciler::Impl::workload_of(const Work& work) {
               .portions = {},
               .runtime = {},
               .reservation = {},
-              .growth = work.growth};
+              .growth = work.growth,
+              .never_preempts = false};
   const model::Pod* first = nullptr;
   bool ends = true;
   std::set<std::string> seen;
@@ -318,6 +319,7 @@ StatedWork Reconciler::Impl::workload_of(const Work& work) {
   if (first == nullptr) return stated;
   if (gang && work.core) keep_for_the_dead(*unit, work, workload.portions);
   workload.priority = gang ? unit->priority : first->priority;
+  workload.never_preempts = gang ? unit->never_preempts : first->never_preempts;
   workload.submitted = gang && work.core ? unit->submitted : first->meta.created;
   auto queue = queued.table.queue_of(first->meta.name_space, label_of(*first, kQueueLabel));
   std::string reservation = label_of(*first, kReservationLabel);

@@ -75,6 +75,7 @@ struct Pod {
   ResourceList overhead;
   std::vector<PodResourceClaim> resource_claims;
   std::vector<PodCondition> conditions;
+  bool never_preempts = false;  // spec.preemptionPolicy is Never
 
   [[nodiscard]] bool finished() const { return phase == "Succeeded" || phase == "Failed"; }
 };

@@ -50,6 +50,7 @@ class Preemptions::Candidates {
     if (second && !entitled_) return;
     for (const auto& [queue, order] : all_.by_queue_) {
       const bool own = queue == preemptor_.queue;
+      if (preemptor_.never_preempts && (own || queue.empty())) continue;  // only a lower priority gives way there
       if (second ? !own : (!own && !entitled_ && !queue.empty())) continue;
       if (!second && !queue.empty() && all_.queues_.borrowers(queue) == 0) continue;
       if (!order.empty()) heads_.push_back({order.begin(), order.end()});

@@ -8,6 +8,8 @@
 //      whatever its priority; and what has a lower priority in Q.
 //   R2 else P would borrow: what is borrowed in Q and has a lower priority.
 //   R3 in both cases work outside of all queues (pods without accelerators) of a lower priority.
+// A preemptor that never preempts (Workload::never_preempts) has only the first part of R1: what other queues borrowed
+// was lent until its owner asks, and is no matter of priority.
 // So nobody borrows at the cost of another queue, and nobody is taken below its guarantee from outside.
 //
 // A preemptor that runs has lost a part of itself (a member of a gang died) and asks for room for it. Its quota is its

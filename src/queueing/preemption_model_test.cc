@@ -21,6 +21,7 @@ struct Job {
   int32_t priority = 0;
   bool gang = false;    // its cards may be at several sites
   bool growth = false;  // a further member of job 0, which is a gang: it goes when that goes
+  bool never = false;   // it never preempts
 };
 
 struct Scene {
@@ -96,7 +97,8 @@ class World final : public FitOracle {
                                   .portions = {portion},
                                   .runtime = {},
                                   .reservation = {},
-                                  .growth = job.growth},
+                                  .growth = job.growth,
+                                  .never_preempts = job.never},
                                  now_)
                         .has_value());
         break;
@@ -395,7 +397,11 @@ class Walk {
 };
 
 // Guarantees that share out all cards, and five jobs of which some are placed before the others come.
-void walk_through(bool gangs, uint64_t seeds, int64_t least_steps, int64_t least_ends) {
+struct Cast {
+  bool gangs = false;
+  bool some_never_preempt = false;
+};
+void walk_through(Cast cast, uint64_t seeds, int64_t least_steps, int64_t least_ends) {
   int64_t steps = 0;
   int64_t ends = 0;
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
@@ -413,7 +419,8 @@ void walk_through(bool gangs, uint64_t seeds, int64_t least_steps, int64_t least
       Job job{.queue = kQueues[random.below(3)],
               .cards = 1 + static_cast<int64_t>(random.below(2)),
               .priority = static_cast<int32_t>(random.below(3))};
-      if (gangs) {
+      if (cast.some_never_preempt) job.never = random.below(2) == 0;
+      if (cast.gangs) {
         job.gang = j == 0 || random.below(2) == 0;
         job.cards = job.gang ? 2 + static_cast<int64_t>(random.below(2)) : job.cards;
         job.growth = j > 0 && random.below(3) == 0;
@@ -434,11 +441,15 @@ void walk_through(bool gangs, uint64_t seeds, int64_t least_steps, int64_t least
 }
 
 TEST(PreemptionModelTest, EveryOrderOfEventsEnds) {
-  walk_through(false, 150, 3000, 300);
+  walk_through({}, 150, 3000, 300);
 }
 
 TEST(PreemptionModelTest, EveryOrderOfEventsEndsWithGangs) {
-  walk_through(true, 150, 3000, 300);
+  walk_through({.gangs = true}, 150, 3000, 300);
+}
+
+TEST(PreemptionModelTest, EveryOrderOfEventsEndsWithSomeThatNeverPreempt) {
+  walk_through({.gangs = true, .some_never_preempt = true}, 100, 2000, 200);
 }
 
 }  // namespace

@@ -57,7 +57,8 @@ class PreemptionTest : public testing::Test {
     preemptions_.emplace(*queues_);
   }
 
-  void wait(const std::string& id, const std::string& queue, int64_t cards, int32_t priority = 0) {
+  void wait(const std::string& id, const std::string& queue, int64_t cards, int32_t priority = 0,
+            bool never_preempts = false) {
     Portion portion;
     portion.milli_devices = cards * kCard;
     Workload workload{.id = id,
@@ -66,7 +67,8 @@ class PreemptionTest : public testing::Test {
                       .submitted = at(0),
                       .portions = {portion},
                       .runtime = {},
-                      .reservation = {}};
+                      .reservation = {},
+                      .never_preempts = never_preempts};
     ASSERT_TRUE(queues_->submit(std::move(workload), now()).has_value());
   }
   void run(const std::string& id, const std::string& queue, int64_t cards, const std::string& site,
@@ -88,6 +90,20 @@ class PreemptionTest : public testing::Test {
   std::optional<Preemptions> preemptions_;
   int64_t clock_ = 1;
 };
+
+TEST_F(PreemptionTest, OneThatNeverPreemptsTakesBackWhatOthersBorrowedAndNothingElse) {
+  run("first", "b", 6, "n1");
+  run("second", "b", 2, "n2");
+  run("own", "a", 4, "n3");
+  run("lent", "b", 4, "n4");  // b has its 8 in use: this one is borrowed
+  preemptions_->upsert({"plain", "", -1, now(), 0, "n5", false});
+  Cards borrowed({{"n3", 0}, {"n4", 0}, {"n5", 0}}, 4);
+  wait("never", "a", 4, 9, true);
+  EXPECT_THAT(victims("never", borrowed), ElementsAre("lent"));
+  EXPECT_THAT(victims("never", borrowed, {"lent"}), ElementsAre(testing::StartsWith("Guarantee: there are 16 cards")));
+  wait("proud", "a", 4, 9);
+  EXPECT_THAT(victims("proud", borrowed, {"lent"}), ElementsAre("own")) << "what is below its priority, without Never";
+}
 
 TEST_F(PreemptionTest, OnlyWhatWasBorrowedIsTakenBack) {
   run("own", "a", 8, "n1");

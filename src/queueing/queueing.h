@@ -104,6 +104,9 @@ struct Workload {
   // What an elastic gang has beyond its minimum: always borrowed, so that it goes before anything entitled does, and
   // nothing entitled goes with its gang.
   bool growth = false;
+  // Nobody gives way to its priority (preemptionPolicy Never). What others borrowed of its queue's guarantee is still
+  // taken back for it.
+  bool never_preempts = false;
 };
 
 // Why a workload may not start now.

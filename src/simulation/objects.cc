@@ -106,6 +106,7 @@ model::Pod pod_object(const SimulatedWorkload& workload) {
   pod.meta.name = workload.name;
   pod.meta.uid = workload.name;
   pod.priority = workload.priority;
+  pod.never_preempts = workload.never_preempts;
   pod.node_selector = workload.node_selector;
   model::Container container;
   container.name = "main";

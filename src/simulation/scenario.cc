@@ -242,6 +242,10 @@ Result<Series> read_series(const Json& value, const std::string& path) {
   HEDDLE_TRY(workload.queue, fields.text("queue"));
   HEDDLE_TRY(const int64_t priority, fields.integer("priority", 0, -kMostPriority, kMostPriority));
   workload.priority = static_cast<int32_t>(priority);
+  HEDDLE_TRY(const std::string policy, fields.text("preemptionPolicy", "PreemptLowerPriority"));
+  if (policy != "PreemptLowerPriority" && policy != "Never")
+    return wrong(fields.path("preemptionPolicy"), R"(write "PreemptLowerPriority" or "Never")");
+  workload.never_preempts = policy == "Never";
   HEDDLE_CHECK_OK(read_gang(fields, workload));
   HEDDLE_TRY(workload.ask, read_ask(fields.find("request"), fields.path("request")));
   HEDDLE_TRY(const auto cpu, fields.quantity("cpu"));

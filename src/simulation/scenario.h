@@ -63,6 +63,7 @@ struct SimulatedWorkload {
   std::map<std::string, std::string> node_selector;
   std::string required;  // topology levels; empty: none
   std::string preferred;
+  bool never_preempts = false;  // preemptionPolicy: Never
 };
 
 struct NamedJson {

@@ -205,6 +205,7 @@ class Simulation {
     asked.submitted = now;
     asked.portions = unit.asked;
     asked.runtime = workload.duration;
+    asked.never_preempts = workload.never_preempts;
     return queues_->submit(std::move(asked), now);
   }
 
@@ -506,7 +507,8 @@ class Simulation {
       Unit& unit = units_.at(id);
       if (queues_->phase(id) != Phase::kWaiting || unit.planned_at == version_ || now < unit.plan_after) continue;
       unit.planned_at = version_;
-      const std::string like = fmt::format("{}\n{}\n{}", queue_of(*unit.workload), unit.workload->priority, unit.shape);
+      const std::string like = fmt::format("{}\n{}\n{}\n{}", queue_of(*unit.workload), unit.workload->priority,
+                                           unit.workload->never_preempts, unit.shape);
       if (in_vain.contains(like)) continue;
       HEDDLE_TRY(const bool found, plan_eviction(unit, now));
       if (!found) in_vain.insert(like);

@@ -65,6 +65,14 @@ TEST(SimulationTest, AHigherPriorityEvictsAfterTheGraceAndTheVictimStartsOver) {
   EXPECT_DOUBLE_EQ(result.seconds_simulated, 130 + 50 + 1000);
 }
 
+TEST(SimulationTest, OneThatNeverPreemptsWaitsForTheEnd) {
+  const auto result = simulated(nodes(1, 1), R"({"workloads": [
+    {"name": "low", "duration": 100, "priority": 1, "request": {}},
+    {"name": "high", "arrival": 10, "duration": 50, "priority": 5, "preemptionPolicy": "Never", "request": {}}]})");
+  EXPECT_EQ(result.evictions, 0);
+  EXPECT_DOUBLE_EQ(result.waits.longest, 90);
+}
+
 TEST(SimulationTest, EqualPriorityEvictsNobody) {
   const auto result = simulated(nodes(1, 1), R"({"workloads": [
     {"name": "a", "duration": 100, "priority": 5, "request": {}},
