@@ -20,7 +20,7 @@ std::string escaped(std::string_view text) {
 
 void Histogram::observe(int64_t nanos) {
   const double seconds = static_cast<double>(nanos) / 1e9;
-  for (size_t i = kBounds.size(); i > 0 && seconds <= kBounds[i - 1]; --i) ++up_to_[i - 1];
+  for (size_t i = bounds_.size(); i > 0 && seconds <= bounds_[i - 1]; --i) ++up_to_[i - 1];
   ++count_;
   sum_ += seconds;
 }
@@ -40,8 +40,8 @@ std::string PrometheusText::braces(const Labels& labels, std::string_view more) 
 }
 
 void PrometheusText::sample(const Labels& labels, const Histogram& histogram) {
-  for (size_t i = 0; i < Histogram::kBounds.size(); ++i) {
-    out_ += fmt::format("{}_bucket{} {}\n", name_, braces(labels, fmt::format("le=\"{}\"", Histogram::kBounds[i])),
+  for (size_t i = 0; i < histogram.bounds().size(); ++i) {
+    out_ += fmt::format("{}_bucket{} {}\n", name_, braces(labels, fmt::format("le=\"{}\"", histogram.bounds()[i])),
                         histogram.up_to()[i]);
   }
   out_ += fmt::format("{0}_bucket{1} {2}\n{0}_sum{3} {4}\n{0}_count{3} {2}\n", name_, braces(labels, "le=\"+Inf\""),

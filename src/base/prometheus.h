@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <iterator>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,19 +19,26 @@ namespace heddle {
 
 inline constexpr const char* kPrometheusContentType = "text/plain; version=0.0.4; charset=utf-8";
 
-// Durations, with bounds from 10 us to 10 s.
+// Durations, with bounds in seconds, from 10 us to 10 s or as they are given.
 class Histogram {
  public:
   static constexpr std::array<double, 13> kBounds = {1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2,
                                                      3e-2, 1e-1, 3e-1, 1,    3,    10};
+  // From 100 ms to a week, for what waits in a queue.
+  static constexpr std::array<double, 13> kWaits = {0.1,  1,    5,     15,    60,     300,   900,
+                                                    3600, 7200, 21600, 86400, 259200, 604800};
+  // bounds: rising; borrowed for good.
+  explicit Histogram(std::span<const double> bounds = kBounds) : bounds_(bounds), up_to_(bounds.size()) {}
   void observe(int64_t nanos);
+  [[nodiscard]] std::span<const double> bounds() const { return bounds_; }
   // Observations up to each bound (inclusive).
-  [[nodiscard]] const std::array<uint64_t, kBounds.size()>& up_to() const { return up_to_; }
+  [[nodiscard]] const std::vector<uint64_t>& up_to() const { return up_to_; }
   [[nodiscard]] uint64_t count() const { return count_; }
   [[nodiscard]] double sum_seconds() const { return sum_; }
 
  private:
-  std::array<uint64_t, kBounds.size()> up_to_{};
+  std::span<const double> bounds_;
+  std::vector<uint64_t> up_to_;
   uint64_t count_ = 0;
   double sum_ = 0;
 };

@@ -253,8 +253,10 @@ void Reconciler::Impl::accept(PodRecord* record, WriteKind kind, const std::stri
       if (pod) upsert_pod(std::move(*pod));
       return;
     }
-    case WriteKind::kDeleteClaim:
     case WriteKind::kEvictPod:
+      if (record != nullptr) ++stats.evicted[{queue_of(work_id(*record)), "gang"}];
+      return;
+    case WriteKind::kDeleteClaim:
     case WriteKind::kQueueStatus:
     case WriteKind::kCondition:
     case WriteKind::kEvent:

@@ -361,7 +361,7 @@ void Reconciler::Impl::place_gang(const Unit& unit, const Work* work, std::map<s
   for (int kinds = 0;; ++kinds) {
     const int64_t start = clock.monotonic_nanos();
     auto outcome = engine::place_gang(ledger.state(), options.topology, ask->request, random);
-    if (stats.place_nanos.size() < 100000) stats.place_nanos.push_back(clock.monotonic_nanos() - start);
+    if (stats.place_nanos.size() < kMostTimes) stats.place_nanos.push_back(clock.monotonic_nanos() - start);
     if (!outcome) {
       ++stats.refused;
       return gang_refused(unit, work, {"Refused", {{"Invalid", outcome.error().text()}}});
@@ -419,6 +419,7 @@ std::optional<engine::Reason> Reconciler::Impl::gang_assigned(const Unit& unit, 
     if (auto reason = gang_over_queue(*work, ask, outcome)) return reason;
     if (work->core) invite_growth(*work);
   }
+  if (!gang_started(unit)) note_admitted(work == nullptr ? unit.id : work->id, unit.submitted);
   GangState& gang = gangs[unit.id];
   std::vector<PodRecord*> placed;
   for (size_t i = 0; i < ask.members.size(); ++i) {

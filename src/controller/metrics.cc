@@ -5,8 +5,11 @@ namespace heddle::controller {
 void Metrics::update(ReconcilerStats stats) {
   const std::lock_guard lock(mutex_);
   for (const int64_t nanos : stats.place_nanos) place_.observe(nanos);
+  for (const ReconcilerStats::Wait& wait : stats.waits)
+    waits_.try_emplace(wait.queue, Histogram::kWaits).first->second.observe(wait.nanos);
   stats_ = std::move(stats);
   stats_.place_nanos.clear();
+  stats_.waits.clear();
 }
 
 void Metrics::webhook_answered(const std::string& path, const std::string& verdict, int64_t nanos) {
@@ -39,6 +42,18 @@ std::string Metrics::text(const Live& live) const {
               "Allocations taken back because a device was granted twice.", stats_.over_commits_cleared);
   text.single("heddle_controller_repairs_total", "counter", "Pods placed again after their node or device failed them.",
               stats_.repairs);
+  text.family("heddle_controller_evictions_total", "counter",
+              "Pods that were evicted, by the queue that they ran in and why: reclaim, priority, gang.");
+  for (const auto& [what, count] : stats_.evicted) text.sample({{"queue", what.first}, {"reason", what.second}}, count);
+  text.family("heddle_controller_evictions_refused_total", "counter",
+              "Evictions that the API server refused, as for a disruption budget, by the queue of the pod.");
+  for (const auto& [queue, count] : stats_.evictions_refused) text.sample({{"queue", queue}}, count);
+  text.family("heddle_controller_preemption_plans_total", "counter",
+              "Plans to make room: begun, and how they went on: made_room, refused, withdrawn, overtaken.");
+  for (const auto& [result, count] : stats_.plans) text.sample({{"result", result}}, count);
+  text.family("heddle_controller_admission_wait_seconds", "histogram",
+              "From the creation of a pod, or of the first one of a gang, until all of it has its devices.");
+  for (const auto& [queue, histogram] : waits_) text.sample({{"queue", queue}}, histogram);
   text.single("heddle_controller_tracked_pods", "gauge", "Pods with claims or with Heddle's gate.",
               stats_.tracked_pods);
   text.single("heddle_controller_untranslated_pods", "gauge",

@@ -33,6 +33,7 @@ class Metrics {
   ReconcilerStats stats_;
   Histogram place_;
   std::map<std::string, Histogram> webhook_;  // by path
+  std::map<std::string, Histogram> waits_;    // by queue
   std::map<std::pair<std::string, std::string>, uint64_t> reviews_;
 };
 

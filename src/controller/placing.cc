@@ -53,6 +53,7 @@ std::optional<engine::Reason> Reconciler::Impl::assigned(PodRecord& record, cons
   }
   if (auto reason = over_queue(record, open, outcome)) return reason;
   ++stats.assigned;
+  if (gated(pod)) note_admitted(work_id(record), pod.meta.created);
   for (size_t i = 0; i < open.size(); ++i) {
     model::Allocation allocation = outcome.allocations[i];
     allocation.timestamp = clock.now();
@@ -118,7 +119,7 @@ void Reconciler::Impl::place(PodRecord& record, std::map<std::string, engine::Ou
   }
   const int64_t start = clock.monotonic_nanos();
   Result<engine::Outcome> outcome = ledger.state().place(request, random);
-  if (stats.place_nanos.size() < 100000) stats.place_nanos.push_back(clock.monotonic_nanos() - start);
+  if (stats.place_nanos.size() < kMostTimes) stats.place_nanos.push_back(clock.monotonic_nanos() - start);
   std::optional<engine::Reason> over;
   for (int kinds = 0; outcome && std::holds_alternative<engine::Assigned>(*outcome); ++kinds) {
     const auto& found = std::get<engine::Assigned>(*outcome);

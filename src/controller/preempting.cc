@@ -69,6 +69,7 @@ void Reconciler::Impl::room_made(const std::string& preemptor) {
   const auto hold = queued.holds.find(preemptor);
   if (hold == queued.holds.end()) return;
   hold->second.ready = true;
+  ++stats.plans["made_room"];
   ++queued.version;
   const auto work = queued.works.find(preemptor);
   if (work == queued.works.end()) return;
@@ -96,6 +97,7 @@ void Reconciler::Impl::place_held() {
     }
     // Something else came in between, such as a node that is closed now: it waits as others do, and is planned again.
     if (queued.queues->phase(id) == Phase::kHeld) queued.queues->requeue(id, clock.now());
+    ++stats.plans["overtaken"];
     queued.holds.erase(id);
     for (PodRecord* record : waiting_of(work->second)) record->refused_version = 0;
     ++queued.version;
@@ -219,7 +221,7 @@ void Reconciler::Impl::begin_eviction(const Work& work, queueing::Eviction evict
   queued.holds[eviction.preemptor] = {sites, eviction.victims, false};
   queued.preemptions->begin(eviction, clock.now());
   for (const std::string& victim : eviction.victims) {
-    if (queued.holds.contains(victim)) give_up_hold(victim);  // it waited for a member, and goes itself
+    if (queued.holds.contains(victim)) give_up_hold(victim, "withdrawn");  // it waited for a member, and goes itself
   }
   queued.status_dirty = true;
   std::vector<std::string> names;
@@ -230,9 +232,10 @@ void Reconciler::Impl::begin_eviction(const Work& work, queueing::Eviction evict
     const std::string why = borrowed ? fmt::format("{} takes back what queue {} borrowed", who, other->queue)
                                      : fmt::format("{} has a higher priority", who);
     names.push_back(work_name(victim));
-    ask_to_go(victim, why);
+    ask_to_go(victim, why, borrowed ? "reclaim" : "priority");
   }
   ++stats.preemptions;
+  ++stats.plans["begun"];
   const Telling telling{
       "Waiting",
       {{"Evicting", fmt::format("waits for {} to end on node{} {}: {}", list(names), sites.size() > 1 ? "s" : "",
@@ -243,8 +246,8 @@ void Reconciler::Impl::begin_eviction(const Work& work, queueing::Eviction evict
 }
 
 // All pods of a victim that have devices.
-void Reconciler::Impl::ask_to_go(const std::string& victim, const std::string& why) {
-  Farewell farewell{.pods = {}, .next = 0, .why = why};
+void Reconciler::Impl::ask_to_go(const std::string& victim, const std::string& why, const std::string& cause) {
+  Farewell farewell{.pods = {}, .next = 0, .why = why, .cause = cause};
   if (const auto plain = queued.plain.find(victim); plain != queued.plain.end()) {
     farewell.pods.emplace_back(victim, plain->second.uid);
   } else if (const auto work = queued.works.find(victim); work != queued.works.end()) {
@@ -268,7 +271,7 @@ void Reconciler::Impl::ask_next_to_go(const std::string& victim) {
     const auto& [key, uid] = farewell.pods[farewell.next++];
     Departure& departure = queued.departures[key];
     const bool goes = departure.uid == uid && departure.accepted;
-    departure = {.work = victim, .uid = uid, .why = farewell.why, .accepted = goes};
+    departure = {.work = victim, .uid = uid, .why = farewell.why, .accepted = goes, .cause = farewell.cause};
     ask_pod_to_go(key);
     const bool alone = first || (work != queued.works.end() && work->second.refusers.contains(key));
     if (alone && departure.asked) return;
@@ -346,6 +349,7 @@ void Reconciler::Impl::eviction_answered(const std::string& pod_key, const Resul
   if (answer) {
     departure.accepted = true;
     ++stats.evictions;
+    ++stats.evicted[{queue_of(departure.work), departure.cause}];
     tell_evicted(pod_key, departure);
     return ask_next_to_go(std::string(departure.work));
   }
@@ -360,16 +364,18 @@ void Reconciler::Impl::eviction_answered(const std::string& pod_key, const Resul
     return;
   }
   const std::string victim = departure.work;
+  ++stats.evictions_refused[queue_of(victim)];
   if (const auto work = queued.works.find(victim); work != queued.works.end()) work->second.refusers.insert(pod_key);
   queued.departures.erase(found);
   victim_stays(victim, error.message);
 }
 
 // Victims that were not asked to go yet stay.
-void Reconciler::Impl::give_up_hold(const std::string& id) {
+void Reconciler::Impl::give_up_hold(const std::string& id, const char* result) {
   queued.preemptions->cancel(id, clock.now());
   const auto hold = queued.holds.find(id);
   if (hold == queued.holds.end()) return;
+  if (!hold->second.ready) ++stats.plans[result];
   const std::set<std::string> victims(hold->second.victims.begin(), hold->second.victims.end());
   std::erase_if(queued.departures, [&](const auto& entry) {
     return victims.contains(entry.second.work) && !entry.second.accepted && !entry.second.asked;
@@ -387,7 +393,7 @@ void Reconciler::Impl::give_up_hold(const std::string& id) {
 void Reconciler::Impl::victim_stays(const std::string& victim, const std::string& why) {
   const auto preemptor = queued.preemptions->refuse(victim, clock.now());
   if (!preemptor) return;
-  give_up_hold(*preemptor);
+  give_up_hold(*preemptor, "refused");
   ++queued.version;
   pass_due = true;
   const auto work = queued.works.find(*preemptor);
@@ -412,6 +418,16 @@ void Reconciler::Impl::forget_refusals(const PodRecord& record) {
   work.refused_victims.clear();
   work.planned_version = 0;
   pass_due = true;
+}
+
+std::string Reconciler::Impl::queue_of(const std::string& work) const {
+  const queueing::Workload* workload = queued.queues ? queued.queues->workload(work) : nullptr;
+  return workload == nullptr ? std::string() : workload->queue;
+}
+
+void Reconciler::Impl::note_admitted(const std::string& work, Time submitted) {
+  if (stats.waits.size() >= kMostTimes) return;
+  stats.waits.push_back({queue_of(work), std::max<int64_t>((clock.now() - submitted).nanos, 0)});
 }
 
 void Reconciler::Impl::tell_evicted(const std::string& pod_key, const Departure& departure) {

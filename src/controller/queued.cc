@@ -149,7 +149,7 @@ void Reconciler::Impl::sync_waiting(const Work& work, queueing::Workload workloa
   const auto phase = queues.phase(work.id);
   if (!phase) return take_in(queues.submit(std::move(workload), now));
   if (phase != Phase::kWaiting) {  // what it had has gone back
-    if (phase == Phase::kRunning && queued.holds.contains(work.id)) give_up_hold(work.id);
+    if (phase == Phase::kRunning && queued.holds.contains(work.id)) give_up_hold(work.id, "withdrawn");
     queues.requeue(work.id, now);
     queued.preemptions->remove(work.id);
     queued.holdings.erase(work.id);
@@ -166,7 +166,7 @@ void Reconciler::Impl::sync_running(const Work& work, queueing::Workload workloa
   if (!phase) {
     take_in(queues.adopt(std::move(workload), since, now));
   } else if (phase != Phase::kRunning) {
-    if (queued.holds.contains(work.id)) give_up_hold(work.id);
+    if (queued.holds.contains(work.id)) give_up_hold(work.id, "withdrawn");
     if (queues.phase(work.id) != Phase::kWaiting) queues.requeue(work.id, now);
     queues.restate(work.id, std::move(workload.portions));
     queues.start(work.id, now);
@@ -224,7 +224,7 @@ void Reconciler::Impl::end_work(const std::string& id) {
   if (!queued.queues) return;
   const Time now = clock.now();
   for (const std::string& preemptor : queued.preemptions->gone(id, now)) room_made(preemptor);
-  if (queued.holds.contains(id)) give_up_hold(id);
+  if (queued.holds.contains(id)) give_up_hold(id, "withdrawn");
   queued.preemptions->remove(id);
   queued.holdings.erase(id);
   queued.queues->remove(id, now);

@@ -56,6 +56,7 @@ struct Farewell {
   std::vector<std::pair<std::string, std::string>> pods;  // key, uid
   size_t next = 0;
   std::string why;
+  std::string cause = {};  // as ReconcilerStats::evicted has it
 };
 
 // A pod that has been asked to go.
@@ -67,6 +68,7 @@ struct Departure {
   bool asked = false;  // a request is under way
   int64_t ask_at = 0;  // monotonic
   int failures = 0;
+  std::string cause = {};
 };
 
 // A pod outside of all queues that could be evicted.

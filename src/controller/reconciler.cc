@@ -233,6 +233,7 @@ std::optional<std::string> Reconciler::explain_json(const std::string& key) cons
 ReconcilerStats Reconciler::take_stats() {
   ReconcilerStats out = impl_->stats;
   impl_->stats.place_nanos.clear();
+  impl_->stats.waits.clear();
   for (const auto& [priority, created, key] : impl_->pending) {
     const PodRecord* record = impl_->find(key);
     if (record == nullptr) continue;

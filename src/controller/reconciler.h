@@ -96,6 +96,20 @@ struct ReconcilerStats {
   int64_t unnoticed_pods = 0;        // ask for translated resources but passed admission before the webhook was there
   std::vector<int64_t> place_nanos;  // since the last call of take_stats()
   uint64_t arrived = 0;              // pods that the engine has been told of, as part of the mix
+  // {queue of the victim, why} -> pods that were asked to go, and go. The queue is empty for pods outside of all; why
+  // is "reclaim" (what was borrowed), "priority", or "gang" (what is left of a gang below its minimum).
+  std::map<std::pair<std::string, std::string>, uint64_t> evicted;
+  std::map<std::string, uint64_t> evictions_refused;  // by queue of the victim
+  // How plans went on: "begun", "made_room" (all victims have gone), "refused" (a victim stays, by a disruption
+  // budget), "withdrawn" (the preemptor has gone, or has started elsewhere), "overtaken" (room was made and did not
+  // do).
+  std::map<std::string, uint64_t> plans;
+  struct Wait {
+    std::string queue;
+    int64_t nanos = 0;
+  };
+  // Of units that were admitted since the last call of take_stats(): from the creation of their first pod.
+  std::vector<Wait> waits;
 };
 
 class Reconciler {

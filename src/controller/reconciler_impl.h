@@ -264,15 +264,19 @@ struct Reconciler::Impl {
   void add_growth(std::vector<std::string>& victims) const;
   void forget_refusals(const PodRecord& record);
   void resume_holds();
-  void ask_to_go(const std::string& victim, const std::string& why);
+  void ask_to_go(const std::string& victim, const std::string& why, const std::string& cause);
   void ask_next_to_go(const std::string& victim);
   void drop_departure(const std::string& pod_key);
   void ask_pod_to_go(const std::string& pod_key);
   void ask_again_to_go();
   void eviction_answered(const std::string& pod_key, const Result<std::string>& answer);
-  void give_up_hold(const std::string& id);
+  // result: of the plan, as ReconcilerStats::plans has it.
+  void give_up_hold(const std::string& id, const char* result);
   void victim_stays(const std::string& victim, const std::string& why);
   void tell_evicted(const std::string& pod_key, const Departure& departure);
+  // Where the pod counts: of a work in its queue, else empty.
+  [[nodiscard]] std::string queue_of(const std::string& work) const;
+  void note_admitted(const std::string& work, Time submitted);
 
   // queue_status.cc
   void write_queue_status();
@@ -360,7 +364,8 @@ struct Reconciler::Impl {
   ReconcilerStats stats;
 };
 
-inline constexpr int kMostKinds = 4;  // other kinds of devices that are tried when quota refuses one
+inline constexpr size_t kMostTimes = 100000;  // kept between two calls of take_stats()
+inline constexpr int kMostKinds = 4;          // other kinds of devices that are tried when quota refuses one
 
 [[nodiscard]] bool gated(const model::Pod& pod);
 // So many of its members are there and cannot be placed yet.

@@ -156,6 +156,31 @@ TEST_F(ReconcilerQueuesTest, ADisruptionBudgetLeadsToAnotherVictim) {
   EXPECT_THAT(cluster.api.evicted, ElementsAre("b3"));
   EXPECT_EQ(cluster.node_of("a1"), "n1");
   EXPECT_TRUE(exists("b4"));
+  const ReconcilerStats stats = cluster.controller->take_stats();
+  using Counts = std::map<std::string, uint64_t>;
+  EXPECT_EQ(stats.evictions_refused, (Counts{{"b", 1}}));
+  EXPECT_EQ(stats.plans, (Counts{{"begun", 2}, {"refused", 1}, {"made_room", 1}}));
+  EXPECT_EQ(stats.evicted, (std::map<std::pair<std::string, std::string>, uint64_t>{{{"b", "reclaim"}, 1}}));
+}
+
+TEST_F(ReconcilerQueuesTest, TheTimeUntilAdmissionIsCountedByQueueAndOnce) {
+  cluster.add_node("n1", 1);
+  cluster.api.put_queue("a", leaf({}));
+  start();
+  submit("p1", "a");
+  cluster.run();
+  submit("p2", "a");
+  cluster.run();
+  cluster.clock.advance(Duration::seconds(100));
+  cluster.finish_pod("p1");
+  cluster.run();
+  ASSERT_EQ(cluster.node_of("p2"), "n1");
+  const ReconcilerStats stats = cluster.controller->take_stats();
+  ASSERT_EQ(stats.waits.size(), 2U);
+  EXPECT_EQ(stats.waits[0].nanos, 0);
+  EXPECT_EQ(stats.waits[1].queue, "a");
+  EXPECT_EQ(stats.waits[1].nanos, 100'000'000'000);
+  EXPECT_TRUE(cluster.controller->take_stats().waits.empty());
 }
 
 TEST_F(ReconcilerQueuesTest, WhenBudgetsProtectAllItWaitsAndTriesAgainLater) {
@@ -228,7 +253,9 @@ TEST_F(ReconcilerQueuesTest, OneThatNeverPreemptsEvictsNobodyOfItsQueueNorOutsid
   EXPECT_THAT(message("meek"), HasSubstr("number 1 in queue a")) << "it stands by its priority";
   submit("high", "a", kCard, {{"priority", 5}});
   cluster.run(Duration::seconds(60));
-  EXPECT_THAT(cluster.api.evicted, ElementsAre("low")) << "for the one that preempts, as it is first to be planned for";
+  EXPECT_THAT(cluster.api.evicted, ElementsAre("low"));
+  const auto evicted = cluster.controller->take_stats().evicted;
+  EXPECT_EQ(evicted, (std::map<std::pair<std::string, std::string>, uint64_t>{{{"a", "priority"}, 1}}));
 }
 
 TEST_F(ReconcilerQueuesTest, OneThatNeverPreemptsStillGetsItsGuaranteeBack) {
