@@ -60,6 +60,9 @@ void declare(CLI::App& app, Flags& flags) {
   app.add_option("--catalog", c.catalog_folder, "Folder with an administrator's catalogue: <vendor>/requests.yaml");
   app.add_option("--managed-driver", c.reconciler.managed_drivers,
                  "Another DRA driver whose devices are allocated here as well; may be repeated");
+  app.add_option("--provisioning-class", c.reconciler.provisioning_class,
+                 "Class of the ProvisioningRequests that are made for pods which need more nodes; empty: none are made")
+      ->capture_default_str();
   app.add_option("--qps", flags.qps, "Requests a second to the API server; 0: no limit")->capture_default_str();
   app.add_option("--burst", flags.burst, "Requests that may come at once with --qps")->capture_default_str();
   app.add_option("--max-in-flight", c.limits.in_flight, "Writes under way at once")

@@ -10,13 +10,16 @@
 #include <utility>
 
 #include "catalog/requests.h"
+#include "cli/planning_parts.h"
 #include "codec/codec.h"
 #include "controller/ledger.h"
 #include "controller/objects.h"
+#include "controller/running.h"
 #include "controller/units.h"
 #include "dialects/translate.h"
 #include "dialects/wire_names.h"
 #include "engine/gang.h"
+#include "engine/gang_eviction.h"
 
 namespace heddle::cli {
 namespace {
@@ -40,37 +43,17 @@ struct Wants {
   std::optional<Reason> blocked;
 };
 
-model::DeviceClass chart_class(std::string_view name, const std::string& selector) {
-  model::DeviceClass device_class;
-  device_class.meta.name = name;
-  device_class.selectors.push_back(selector);
-  return device_class;
-}
-
 bool needs_translation(const dialects::Translation& translation) {
   return translation.changed && translation.refusals.empty();
 }
 
-// Both must hold: each term of one with each term of the other.
-model::NodeSelector both(const model::NodeSelector& a, const model::NodeSelector& b) {
-  model::NodeSelector result;
-  for (const model::NodeSelectorTerm& left : a.terms) {
-    for (const model::NodeSelectorTerm& right : b.terms) {
-      model::NodeSelectorTerm term = left;
-      term.match_expressions.insert(term.match_expressions.end(), right.match_expressions.begin(),
-                                    right.match_expressions.end());
-      term.match_fields.insert(term.match_fields.end(), right.match_fields.begin(), right.match_fields.end());
-      result.terms.push_back(std::move(term));
-    }
-  }
-  return result;
-}
-
-// Where the claim of an entry of pod.spec.resourceClaims is or would be.
-std::string claim_key(const model::Pod& pod, const model::PodResourceClaim& entry) {
-  std::string name = entry.claim_name.empty() ? entry.actual_name : entry.claim_name;
-  if (name.empty()) name = pod.meta.name + "-" + entry.name;
-  return pod.meta.name_space + "/" + name;
+template <typename Outcome>
+std::vector<Reason> reasons_of(const Outcome& outcome) {
+  const auto* waiting = std::get_if<engine::Waiting>(&outcome);
+  std::vector<Reason> reasons = waiting != nullptr ? waiting->reasons : std::get<engine::Infeasible>(outcome).reasons;
+  const auto& needs = waiting != nullptr ? waiting->needs : std::get<engine::Infeasible>(outcome).needs;
+  if (needs) reasons.push_back(engine::needs_node(*needs));
+  return reasons;
 }
 
 class Planner {
@@ -100,6 +83,7 @@ class Planner {
         decide_gang(*unit);
       }
     }
+    look_out();
     for (const auto& [kind, count] : fleet_.ignored) {
       plan_.notes.push_back(fmt::format("{} {} object{} not looked at", count, kind, count == 1 ? "" : "s"));
     }
@@ -320,6 +304,7 @@ class Planner {
     asked.request.pod = &pod;
     asked.request.policy = fleet_.queues.policy_for(pod.meta);
     asked.request.volumes = volumes_of(pod);
+    asked.request.name_holders = false;  // look_out()
     if (!pod.nominated_node_name.empty()) asked.request.preferred_node = pod.nominated_node_name;
     asked.shape = engine::fit_signature(pod);
     asked.common = !asked.request.preferred_node;
@@ -353,9 +338,7 @@ class Planner {
       return pend(pod, {{gave_up ? "SearchLimit" : "Invalid", outcome.error().text()}});
     }
     if (auto* assigned = std::get_if<engine::Assigned>(&*outcome)) return grant(pod, wants, std::move(*assigned));
-    const auto* waiting = std::get_if<engine::Waiting>(&*outcome);
-    const std::vector<Reason>& reasons =
-        waiting != nullptr ? waiting->reasons : std::get<engine::Infeasible>(*outcome).reasons;
+    const std::vector<Reason> reasons = reasons_of(*outcome);
     // A pass only takes, so a "no" holds for every pod that asks the same.
     if (common) answers_.emplace(shape, reasons);
     pend(pod, reasons);
@@ -396,6 +379,14 @@ class Planner {
     }
   }
 
+  static void complete(const controller::Unit& unit, Gang& gang) {
+    gang.request.name = unit.name;
+    gang.request.minimum =
+        std::clamp<int64_t>(unit.minimum - gang.placed, 1, std::max<int64_t>(std::ssize(gang.pods), 1));
+    gang.request.required = unit.required;
+    gang.request.preferred = unit.preferred;
+  }
+
   void pend_gang(const Gang& gang, const std::vector<Reason>& reasons) {
     for (const auto& pod : gang.pods) pend(*pod, reasons);
   }
@@ -419,10 +410,7 @@ class Planner {
       pend_gang(gang, {std::move(*reason)});
       return;
     }
-    gang.request.name = unit.name;
-    gang.request.minimum = std::clamp<int64_t>(needed, 1, waiting);
-    gang.request.required = unit.required;
-    gang.request.preferred = unit.preferred;
+    complete(unit, gang);
     auto outcome = engine::place_gang(ledger_.state(), topologies_.levels(), gang.request, random_);
     if (!outcome) {
       pend_gang(gang, {{"Invalid", outcome.error().text()}});
@@ -435,9 +423,68 @@ class Planner {
                                                         unit.name, unit.minimum)}});
       }
     } else {
-      const auto* waits = std::get_if<engine::Waiting>(&*outcome);
-      pend_gang(gang, waits != nullptr ? waits->reasons : std::get<engine::Infeasible>(*outcome).reasons);
+      pend_gang(gang, reasons_of(*outcome));
     }
+  }
+
+  // --- who would have to end ---
+
+  // With all decisions made: which running or placed work would have to end for the pending ones to fit.
+  void look_out() {
+    const controller::RunningTable running = running_table();
+    std::map<std::string, std::optional<std::string>> answers;  // by gang, or by what is asked
+    for (size_t i = 0; i < plan_.pending.size(); ++i) {
+      PendingPod& pod = plan_.pending[i];
+      if (pod.reasons.empty() || (pod.reasons.front().code != "Capacity" && pod.reasons.front().code != "NodeFit"))
+        continue;
+      const std::string key = pod.name_space + "/" + pod.name;
+      const controller::Unit* unit = units_.unit_of(key);
+      const bool gang = unit != nullptr && unit->gang;
+      model::Pod copy = fleet_.pods.at(key).pod;
+      const Wants wants = wants_of(copy, translated_[key].requests);
+      if (wants.blocked) continue;
+      const Asked asked = ask_for(copy, wants.claims);
+      if (asked.torn) continue;
+      const auto [answer, fresh] = answers.try_emplace(gang ? "gang " + unit->id : asked.common ? asked.shape : key);
+      if (fresh) answer->second = gang ? ends_for_gang(*unit, running) : ends_for(asked.request, key, running);
+      if (answer->second) plan_.pending[i].reasons.push_back({"Ends", "would fit when " + *answer->second});
+    }
+  }
+
+  std::optional<std::string> ends_for(const engine::PlacementRequest& request, const std::string& key,
+                                      const controller::RunningTable& running) {
+    auto room = engine::RoomWithout::make(ledger_.state(), request, running.holdings());
+    return room ? running.ends(**room, {.except = key, .steps = controller::kPodSteps}) : std::nullopt;
+  }
+
+  std::optional<std::string> ends_for_gang(const controller::Unit& unit, const controller::RunningTable& running) {
+    Gang gang;
+    const size_t told = plan_.pending.size();
+    gather(unit, gang);
+    plan_.pending.resize(told);  // what cannot be decided has been said
+    if (gang.pods.empty()) return std::nullopt;
+    complete(unit, gang);
+    auto room = engine::GangRoomWithout::make(ledger_.state(), topologies_.levels(), gang.request, running.holdings());
+    return room ? running.ends(**room, {.except = unit.id, .steps = controller::kGangSteps}) : std::nullopt;
+  }
+
+  controller::RunningTable running_table() {
+    controller::RunningTable running;
+    for (const auto& [key, entry] : fleet_.pods) {
+      const model::Pod& pod = entry.pod;
+      std::vector<controller::HeldClaim> held;
+      for (const model::PodResourceClaim& claim : pod.resource_claims) {
+        const std::string name = claim_key(pod, claim);
+        const auto planned = claims_.find(name);
+        const model::ResourceClaim* known = planned != claims_.end() ? &planned->second : ledger_.find(name);
+        if (known == nullptr || !known->allocation) continue;
+        const bool shared = std::any_of(known->reserved_for.begin(), known->reserved_for.end(),
+                                        [&](const auto& user) { return user.uid != pod.meta.uid; });
+        held.push_back({name, &*known->allocation, shared});
+      }
+      if (!held.empty()) running.add(pod, units_.unit_of(key), {}, held);
+    }
+    return running;
   }
 
   // False when the pod is tied to another node already.

@@ -74,9 +74,35 @@ std::vector<std::string> placed(const Plan& plan) {
 std::vector<std::string> pending(const Plan& plan) {
   std::vector<std::string> out;
   for (const PendingPod& pod : plan.pending) {
-    for (const auto& reason : pod.reasons) out.push_back(pod.name + " " + reason.code + ": " + reason.message);
+    for (const auto& reason : pod.reasons) {
+      if (reason.code == "Ends" || reason.code == "NeedsNode") continue;  // what would help has a test of its own
+      out.push_back(pod.name + " " + reason.code + ": " + reason.message);
+    }
   }
   return out;
+}
+
+std::vector<std::string> what_would_help(const Plan& plan) {
+  std::vector<std::string> out;
+  for (const PendingPod& pod : plan.pending) {
+    for (const auto& reason : pod.reasons) {
+      if (reason.code == "Ends" || reason.code == "NeedsNode") out.push_back(pod.name + ": " + reason.message);
+    }
+  }
+  return out;
+}
+
+TEST(PlanTest, SaysWhoseEndOrHowManyNodesWouldHelp) {
+  const std::string two = pod_yaml("wide", "nvidia.com/gpu: 2") + pod_yaml("late", "nvidia.com/gpu: 1");
+  EXPECT_THAT(what_would_help(plan_of(kFleet + two)), ElementsAre("wide: an empty node like n1 would take it",
+                                                                  "wide: would fit when ns/late (gpu-0 on n1) ends"));
+  const std::string member = R"(, annotations: {heddle.dev/gang: g, heddle.dev/gang-size: "2"})";
+  std::string gang = pod_yaml("a-first", "nvidia.com/gpu: 1, nvidia.com/gpumem: 4000");
+  for (const char* name : {"g0", "g1"}) gang += pod_yaml(name, "nvidia.com/gpu: 1", "", member);
+  EXPECT_THAT(
+      what_would_help(plan_of(kFleet + gang)),
+      ElementsAre("g0: an empty node like n1 would take it", "g0: would fit when ns/a-first (gpu-0 on n1) ends",
+                  "g1: an empty node like n1 would take it", "g1: would fit when ns/a-first (gpu-0 on n1) ends"));
 }
 
 TEST(PlanTest, TranslatesPlacesAndExplains) {

@@ -327,6 +327,7 @@ void Reconciler::Impl::grant(PodRecord& record, const Wants& wants) {
     if (node.empty()) node = node_of(*want.claim);
   }
   if (!node.empty()) set_usage(record.pod, node);
+  need_no_nodes(record);
   std::vector<std::string> parts;
   for (const Want& want : wants.ours) {
     for (const model::DeviceResult& result : want.claim->allocation->results) {

@@ -136,6 +136,7 @@ void Reconciler::Impl::upsert_pod(model::Pod pod) {
     for (const model::PodCondition& condition : record.pod.conditions) {
       if (condition.type == kConditionType) record.told = condition;
     }
+    if (record.told.status == "False") record.nodes_asked = Asked::kUnknown;
   }
   index_claims(record);
   dirty.insert(key);
@@ -189,6 +190,10 @@ void Reconciler::Impl::finish(uint64_t id, Result<std::string> answer) {
   const Flight flight = std::move(it->second);
   flights.erase(it);
   if (flight.kind == WriteKind::kEvictPod && !flight.subject.empty()) return eviction_answered(flight.subject, answer);
+  if (flight.kind == WriteKind::kProvision) {
+    if (!flight.subject.empty()) provision_answered(flight.subject, answer);
+    return;
+  }
   if (flight.kind == WriteKind::kQueueStatus) {
     if (answer) return;
     queued.written.erase(flight.subject);
@@ -258,6 +263,7 @@ void Reconciler::Impl::accept(PodRecord* record, WriteKind kind, const std::stri
       return;
     case WriteKind::kDeleteClaim:
     case WriteKind::kQueueStatus:
+    case WriteKind::kProvision:
     case WriteKind::kCondition:
     case WriteKind::kEvent:
       return;
@@ -332,6 +338,9 @@ void Reconciler::Impl::resign() {
   drop_queues();
   topology_told.clear();
   topology_due = true;
+  outlooks = {};
+  provisioning.due.clear();
+  provisioning.asked.clear();
   for (auto& [key, record] : pods) {
     record.in_flight = 0;
     record.reread.clear();
@@ -343,6 +352,7 @@ void Reconciler::Impl::resign() {
     record.failed_nodes.clear();
     record.nominated.clear();
     record.telling_now = record.tell_again = false;
+    if (record.nodes_asked == Asked::kYes) record.nodes_asked = Asked::kUnknown;  // its answer may be lost
     if (record.pod.node_name.empty()) forget_usage(record.pod.meta.uid);
     dirty.insert(key);
   }

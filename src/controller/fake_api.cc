@@ -75,6 +75,11 @@ void FakeApi::collect_garbage() {
     const bool reserved = status.contains("reservedFor") && !status["reservedFor"].empty();
     if (!alive(owner["name"], owner["uid"]) && !reserved) gone.push_back(key);
   }
+  std::erase_if(provisioning, [&](const auto& entry) {
+    const Json& owner = entry.second["metadata"]["ownerReferences"][0];
+    return std::none_of(pods_.begin(), pods_.end(),
+                        [&](const auto& pod) { return pod.second["metadata"]["uid"] == owner["uid"]; });
+  });
   for (const std::string& key : gone) {
     claims_.erase(key);
     changes_.emplace_back("claims", key);
@@ -108,6 +113,16 @@ void FakeApi::put_queue(const std::string& name, const Json& spec) {
 void FakeApi::delete_queue(const std::string& name) {
   queues.erase(name);
   changes_.emplace_back("queues", name);
+}
+
+Result<std::string> FakeApi::on_provisioning(const kube::Request& request, const std::string& resource,
+                                             const std::string& name) {
+  if (request.method == kube::Method::kDelete)
+    return provisioning.erase(resource + "/" + name) == 0 ? Result<std::string>(not_found(name)) : std::string("{}");
+  const Json object = Json::parse(request.body);
+  const std::string key = resource + "/" + object["metadata"]["name"].get<std::string>();
+  if (!provisioning.emplace(key, object).second) return fail(Code::kAlreadyExists, key + " already exists");
+  return object.dump();
 }
 
 Result<std::string> FakeApi::on_queues(const std::string& name, const Json& patch) {
@@ -152,6 +167,8 @@ Result<std::string> FakeApi::execute(const kube::Request& request) {
     events.push_back(Json::parse(request.body));
     return std::string("{}");
   }
+  if (resource == "podtemplates" || (parts[1] == "autoscaling.x-k8s.io" && provisioning_versions.contains(parts[2])))
+    return on_provisioning(request, resource, name);
   if (resource == "resourceclaims") return on_claims(request, name_space, name, subresource);
   if (resource == "pods") return on_pods(request, name_space + "/" + name, subresource);
   return fail(Code::kNotFound, "no such resource " + resource);

@@ -72,6 +72,11 @@ void FakeCluster::put_node(const std::string& name, const std::string& cpu, cons
                   {"status",
                    {{"allocatable", {{"cpu", cpu}, {"memory", "256Gi"}, {"pods", "110"}}},
                     {"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}};
+  const Json attributes = devices.empty() ? Json() : devices[0].value("attributes", Json::object());
+  if (attributes.contains("model")) {
+    nodes_[name]["metadata"]["labels"]["node.kubernetes.io/instance-type"] =
+        "with-" + attributes["model"]["string"].get<std::string>();
+  }
   if (!rack.empty()) nodes_[name]["metadata"]["labels"]["heddle.dev/rack"] = rack;
   slices_[name] = {{"metadata", {{"name", name + "-heddle-nvidia-0"}}},
                    {"spec",
@@ -226,6 +231,7 @@ void FakeCluster::start_controller(ListOrder order) {
   options.rules = rules_;
   options.seed = ++incarnation_;
   options.managed_drivers = managed_drivers;
+  options.provisioning_class = provisioning_class;
   controller = std::make_unique<Reconciler>(options, clock, log_);
   (void)api.take_changes();
   controller->upsert_class(

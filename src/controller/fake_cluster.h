@@ -41,6 +41,8 @@ class FakeApi {
   bool forbid_topologies = false;                   // their status may not be written
   std::set<std::string> budgets;                    // names of pods that a disruption budget protects
   std::vector<std::string> evicted;                 // names, in order
+  std::set<std::string> provisioning_versions;      // "v1", "v1beta1": as they are served
+  std::map<std::string, Json> provisioning;         // "provisioningrequests/NAME" and "podtemplates/NAME"
   // Keys of objects changed or removed since the last call.
   std::vector<std::pair<std::string, std::string>> take_changes();  // {"pods", "claims" or "queues", key}
   void put_queue(const std::string& name, const Json& spec);
@@ -51,6 +53,8 @@ class FakeApi {
                                 const std::string& subresource);
   Result<std::string> evict(const std::string& key, const Json& eviction);
   Result<std::string> put_status(Json& claim, const Json& wanted);
+  Result<std::string> on_provisioning(const kube::Request& request, const std::string& resource,
+                                      const std::string& name);
   Result<std::string> on_queues(const std::string& name, const Json& patch);
   Result<std::string> on_pods(const kube::Request& request, const std::string& key, const std::string& subresource);
 
@@ -137,6 +141,7 @@ class FakeCluster {
   FakeApi api;
   ManualClock clock{Time{1'800'000'000'000'000'000}};
   std::unique_ptr<Reconciler> controller;
+  std::string provisioning_class;  // of the controllers that start from now on
   std::set<std::string> full;
   // For controllers that start from now on.
   std::set<std::string> managed_drivers;

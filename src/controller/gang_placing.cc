@@ -385,8 +385,9 @@ void Reconciler::Impl::place_gang(const Unit& unit, const Work* work, std::map<s
 // The engine's "no".
 void Reconciler::Impl::gang_is_told(const Unit& unit, const Work* work, const engine::Outcome& no) {
   if (const auto* waiting = std::get_if<engine::Waiting>(&no))
-    return gang_refused(unit, work, waits(named(waiting->reasons, unit.name)));
-  gang_refused(unit, work, {"Infeasible", named(std::get<engine::Infeasible>(no).reasons, unit.name)});
+    return gang_refused(unit, work, {"Waiting", named(waiting->reasons, unit.name), waiting->needs});
+  const auto& never = std::get<engine::Infeasible>(no);
+  gang_refused(unit, work, {"Infeasible", named(never.reasons, unit.name), never.needs});
 }
 
 // The nodes of the first member that is not on one of them yet; one kind at a time.

@@ -15,6 +15,13 @@ Telling no(const char* outcome, std::vector<engine::Reason> reasons) {
   return {outcome, std::move(reasons)};
 }
 
+Telling no(const engine::Outcome& outcome) {
+  if (const auto* waiting = std::get_if<engine::Waiting>(&outcome))
+    return {"Waiting", waiting->reasons, waiting->needs};
+  const auto& never = std::get<engine::Infeasible>(outcome);
+  return {"Infeasible", never.reasons, never.needs};
+}
+
 }  // namespace
 
 // What the pods of the namespace hold that a quota covers; a claim of several pods counts once.
@@ -75,6 +82,7 @@ engine::PlacementRequest Reconciler::Impl::request_of(const PodRecord& record, c
   if (!nominated.empty() && nominated != record.nominated) request.preferred_node = nominated;
   request.excluded_nodes = record.failed_nodes;
   request.policy = queued.table.policy_for(record.pod.meta);
+  request.name_holders = false;  // outlook.cc
   for (const Want& want : wants.ours) {
     if (want.allocated()) {
       const auto node = model::allocated_node(*want.claim->allocation);
@@ -113,9 +121,7 @@ void Reconciler::Impl::place(PodRecord& record, std::map<std::string, engine::Ou
                       !queued.holds.contains(work_id(record));
   if (const auto same = answers.find(shape); common && same != answers.end()) {
     record.refused_version = placement_version();
-    const bool waits = std::holds_alternative<engine::Waiting>(same->second);
-    return tell(record, waits ? no("Waiting", std::get<engine::Waiting>(same->second).reasons)
-                              : no("Infeasible", std::get<engine::Infeasible>(same->second).reasons));
+    return tell(record, no(same->second));
   }
   const int64_t start = clock.monotonic_nanos();
   Result<engine::Outcome> outcome = ledger.state().place(request, random);
@@ -148,8 +154,7 @@ void Reconciler::Impl::place(PodRecord& record, std::map<std::string, engine::Ou
   if (common) answers.emplace(shape, *outcome);
   const bool waits = std::holds_alternative<engine::Waiting>(*outcome);
   ++(waits ? stats.waiting : stats.infeasible);
-  tell(record, waits ? no("Waiting", std::get<engine::Waiting>(*outcome).reasons)
-                     : no("Infeasible", std::get<engine::Infeasible>(*outcome).reasons));
+  tell(record, no(*outcome));
   if (!record.failed_nodes.empty()) {
     // The nodes that failed are tried again after a pause: what kept the pod off them may have ended.
     record.failed_nodes.clear();

@@ -34,6 +34,8 @@ std::string_view write_name(WriteKind kind) {
       return "read_claim";
     case WriteKind::kReadPod:
       return "read_pod";
+    case WriteKind::kProvision:
+      return "provision";
     case WriteKind::kCondition:
       return "condition";
     case WriteKind::kEvent:
@@ -95,11 +97,13 @@ void Reconciler::remove_namespace(const std::string& name) {
 
 void Reconciler::upsert_node(model::Node node) {
   impl_->nodes.insert(node.meta.name);
+  impl_->provisioning.node_labels[node.meta.name] = node_kind(node.meta);
   impl_->ledger.state().upsert_node(std::move(node));
 }
 
 void Reconciler::remove_node(const std::string& name) {
   impl_->nodes.erase(name);
+  impl_->provisioning.node_labels.erase(name);
   impl_->ledger.state().remove_node(name);
   for (const std::string& key : impl_->granted_unbound) {
     if (impl_->find(key) != nullptr && impl_->find(key)->granted_node == name) impl_->dirty.insert(key);
@@ -208,6 +212,8 @@ std::vector<Write> Reconciler::run() {
     if (!impl.unsettled()) break;
   }
   if (impl.unsettled()) impl.wake_at(now, std::string(kStatusTimer));
+  impl.tell_outlooks();
+  impl.ask_for_nodes();
   impl.take_down_orphans();
   impl.write_queue_status();
   impl.write_topology_status();
@@ -226,7 +232,7 @@ std::optional<int64_t> Reconciler::next_timer_nanos() const {
   return impl_->timers.begin()->first;
 }
 
-std::optional<std::string> Reconciler::explain_json(const std::string& key) const {
+std::optional<std::string> Reconciler::explain_json(const std::string& key) {
   return impl_->explain_json(key);
 }
 

@@ -46,13 +46,16 @@ enum class WriteKind {
   kReadClaim,
   kReadPod,
   kQueueStatus,
+  kProvision,  // a ProvisioningRequest and its PodTemplate, and their end
   kCondition,
   kEvent,
 };
 std::string_view write_name(WriteKind kind);
-// Conditions, statuses and events tell; all else is the ledger and the pods, and goes first.
+// Conditions, statuses, events and what is asked of an autoscaler tell; all else is the ledger and the pods, and goes
+// first.
 [[nodiscard]] inline bool is_telling(WriteKind kind) {
-  return kind == WriteKind::kCondition || kind == WriteKind::kEvent || kind == WriteKind::kQueueStatus;
+  return kind == WriteKind::kCondition || kind == WriteKind::kEvent || kind == WriteKind::kQueueStatus ||
+         kind == WriteKind::kProvision;
 }
 [[nodiscard]] inline bool is_read(WriteKind kind) {
   return kind == WriteKind::kReadClaim || kind == WriteKind::kReadPod;
@@ -73,11 +76,13 @@ struct ReconcilerOptions {
   int repair_tries = 5;                            // other nodes tried at once before a longer pause
   Duration first_backoff = Duration::millis(200);  // doubled up to
   Duration longest_backoff = Duration::seconds(30);
-  Duration retry_audit = Duration::seconds(1);        // after a write that took an allocation back failed
-  Duration orphan_grace = Duration::seconds(60);      // before a claim without its pod is taken down by us
-  Duration vanished_grace = Duration::seconds(10);    // a device may be missing this long while an agent restarts
-  Duration gang_patience = Duration::seconds(300);    // a gang that started may be below its minimum for so long
-  Duration message_interval = Duration::seconds(10);  // between two conditions of a pod with the same reason
+  Duration retry_audit = Duration::seconds(1);          // after a write that took an allocation back failed
+  Duration orphan_grace = Duration::seconds(60);        // before a claim without its pod is taken down by us
+  Duration vanished_grace = Duration::seconds(10);      // a device may be missing this long while an agent restarts
+  Duration gang_patience = Duration::seconds(300);      // a gang that started may be below its minimum for so long
+  Duration message_interval = Duration::seconds(10);    // between two conditions of a pod with the same reason
+  std::string provisioning_class = {};                  // of ProvisioningRequests; empty: none are made
+  Duration provisioning_delay = Duration::seconds(30);  // what needs nodes for so long asks for them
   std::set<std::string> managed_drivers;  // of others, whose devices are allocated here; preparing them is theirs
 };
 
@@ -158,8 +163,9 @@ class Reconciler {
   // When run() has something to do even without an event; on the monotonic clock.
   [[nodiscard]] std::optional<int64_t> next_timer_nanos() const;
 
-  // {"pod":..., "outcome":..., "reasons":[...], ...}; nothing for a pod that is not known.
-  [[nodiscard]] std::optional<std::string> explain_json(const std::string& key) const;
+  // {"pod":..., "outcome":..., "reasons":[...], ...}; nothing for a pod that is not known. Cost: of one that waits, the
+  // search for the work that would have to end.
+  [[nodiscard]] std::optional<std::string> explain_json(const std::string& key);
   ReconcilerStats take_stats();
   [[nodiscard]] const Ledger& ledger() const;
 

@@ -70,7 +70,8 @@ TEST_F(DriversTest, AGangOverThemStartsAsOneOrHoldsNothing) {
   start();
   EXPECT_EQ(allocated(), 0);
   EXPECT_EQ(cluster.condition("g1")["message"],
-            "gang g needs 2 members at once; the fleet has room for 1 even when nothing else runs");
+            "gang g needs 2 members at once; the fleet has room for 1 even when nothing else runs; an empty node "
+            "like n1 would take it");
   cluster.add_foreign_node("n2", kOther, 1);
   cluster.run();
   EXPECT_EQ(allocated(), 2);

@@ -51,16 +51,20 @@ TEST_F(GangReconcilerTest, WhatCannotFitHoldsNothingAndASmallPodStartsMeanwhile)
   start();
   EXPECT_TRUE(cluster.api.claims().empty());
   EXPECT_EQ(Json::parse(*cluster.controller->explain_json("default/g0"))["outcome"], "Infeasible");
-  EXPECT_EQ(message("g0"), "gang g needs 3 members at once; the fleet has room for 2 even when nothing else runs");
+  EXPECT_EQ(message("g0"),
+            "gang g needs 3 members at once; the fleet has room for 2 even when nothing else runs; "
+            "an empty node like n1 would take it");
   cluster.create_pod("small", kCard);
   cluster.run();
   EXPECT_EQ(cluster.node_of("small"), "n1");
   cluster.add_node("n2", 1);
   cluster.run();
   EXPECT_EQ(bound(3), 0);
-  EXPECT_EQ(message("g2"),
-            "gang g needs 3 members at once; the fleet has room for 2: short of 1 whole card; a minimum "
-            "of 2 would fit");
+  EXPECT_TRUE(
+      message("g2").starts_with("gang g needs 3 members at once; the fleet has room for 2: short of 1 whole card; "
+                                "a minimum of 2 would fit; an empty node like n1 would take it; would start "
+                                "when default/small (gpu-"))
+      << message("g2");
   cluster.finish_pod("small");
   cluster.run();
   EXPECT_EQ(bound(3), 3);
@@ -80,11 +84,14 @@ TEST_F(GangReconcilerTest, EqualGangsAreAskedForOnceAndEachIsToldOfItself) {
   create("gamma", 4);
   cluster.run();
   EXPECT_EQ(message("alpha0"),
-            "gang alpha needs 3 members at once; the fleet has room for 2 even when nothing else runs");
+            "gang alpha needs 3 members at once; the fleet has room for 2 even when nothing else runs; "
+            "an empty node like n1 would take it");
   EXPECT_EQ(message("beta2"),
-            "gang beta needs 3 members at once; the fleet has room for 2 even when nothing else runs");
+            "gang beta needs 3 members at once; the fleet has room for 2 even when nothing else runs; "
+            "an empty node like n1 would take it");
   EXPECT_EQ(message("gamma3"),
-            "gang gamma needs 4 members at once; the fleet has room for 2 even when nothing else runs");
+            "gang gamma needs 4 members at once; the fleet has room for 2 even when nothing else runs; "
+            "an empty node like n1 would take it");
   EXPECT_EQ(cluster.controller->take_stats().place_nanos.size(), 2U);
 }
 

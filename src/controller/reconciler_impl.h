@@ -4,8 +4,10 @@
 #include <functional>
 #include <tuple>
 
+#include "controller/provisioning.h"
 #include "controller/queued.h"
 #include "controller/reconciler.h"
+#include "controller/running.h"
 #include "controller/units.h"
 #include "engine/gang.h"
 #include "kube/paths.h"
@@ -16,7 +18,11 @@ namespace heddle::controller {
 struct Telling {
   std::string outcome;  // Allocated, Waiting, Infeasible, Refused, Repair
   std::vector<engine::Reason> reasons;
+  std::optional<engine::NodeNeed> needs = {};
 };
+
+// Of the ProvisioningRequest for a pod: whether there is one. kUnknown: the pod waited before this process began.
+enum class Asked { kNo, kUnknown, kYes };
 
 struct PodRecord {
   model::Pod pod;
@@ -46,6 +52,9 @@ struct PodRecord {
   int64_t retell_at = 0;     // a newer message waits for its turn
 
   bool arrived = false;  // the engine knows that it has come
+
+  int64_t needs_since = 0;  // monotonic: more nodes would let it start, since then; 0: they would not
+  Asked nodes_asked = Asked::kNo;
 };
 
 // One claim that a pod needs from us.
@@ -98,6 +107,31 @@ struct GangAsk {
 struct StatedWork {
   queueing::Workload workload;   // in the queue for work without one where it is refused
   std::optional<Error> refused;  // its label names a queue that is not for it
+};
+
+// What is known of who would have to end for the waiting ones to start.
+struct Outlooks {
+  struct Answer {
+    uint64_t version = 0;  // of placement_version()
+    std::string text;      // empty: nobody was found
+    std::vector<std::string> units;
+  };
+  std::map<std::string, Answer> answers;  // by what is asked
+  std::set<std::string> due;              // pods whose answer is of an earlier version
+  int64_t next_at = 0;                    // monotonic; no answer is made before
+  RunningTable running;
+  uint64_t running_version = 0;
+};
+enum class Haste { kInTurn, kNow };
+
+// What is asked of an autoscaler.
+struct Provisioning {
+  std::map<std::string, std::map<std::string, std::string>> node_labels;  // by node
+  std::set<std::string> due;                                              // pods that need nodes and have not asked
+  std::map<std::string, NodesAsked> asked;                                // by pod: requests that have no answer yet
+  std::map<std::string, int64_t> open;                                    // pods with a request; monotonic, since when
+  size_t version = 0;                                                     // of the API, of those that are known
+  int64_t served_at = 0;  // monotonic; nothing is asked before: no version is served
 };
 
 struct Reconciler::Impl {
@@ -289,10 +323,27 @@ struct Reconciler::Impl {
   void write_topology_status();
   void topology_untold(const std::string& name);
 
+  // provisioning.cc: asking for nodes that are not there
+  void note_need(PodRecord& record);
+  void ask_for_nodes();
+  void ask_for_nodes_of(PodRecord& record);
+  void need_no_nodes(PodRecord& record);
+  void provision_answered(const std::string& subject, const Result<std::string>& answer);
+  void taken_away(const std::string& subject, const Result<std::string>& answer);
+
+  // outlook.cc: who would have to end
+  void refresh_running();
+  [[nodiscard]] std::string outlook_key(const PodRecord& record) const;
+  std::optional<RunningTable::Found> who_has_to_end(PodRecord& record);
+  const Outlooks::Answer* look_out(PodRecord& record, Haste haste);
+  void add_outlook(PodRecord& record, Telling& telling, Haste haste);
+  [[nodiscard]] bool next_in_line(const PodRecord& record) const;
+  void tell_outlooks();
+
   // telling.cc
   void tell(PodRecord& record, Telling telling);
   void tell_event(const model::Pod& pod, const std::string& reason, const std::string& message, std::string_view type);
-  [[nodiscard]] std::optional<std::string> explain_json(const std::string& key) const;
+  [[nodiscard]] std::optional<std::string> explain_json(const std::string& key);
 
   // Asks for a write. record: the pod that waits for its answer; null for none.
   void emit(PodRecord* record, WriteKind kind, const std::string& claim_key, kube::Request request);
@@ -325,6 +376,8 @@ struct Reconciler::Impl {
   Ledger ledger;
   QuotaTable quotas{options.rules};
   Queued queued;
+  Outlooks outlooks;
+  Provisioning provisioning;
   engine::TopologyTable topologies;
   std::map<std::string, engine::TopologyTable::Standing> topology_told;
   bool topology_due = false;      // their statuses may be other ones now

@@ -68,6 +68,7 @@ bool Reconciler::Impl::nominate(PodRecord& record, const std::string& node, Tell
 }
 
 void Reconciler::Impl::tell(PodRecord& record, Telling telling) {
+  add_outlook(record, telling, Haste::kInTurn);
   add_position(record, telling);
   const model::PodCondition condition = condition_of(telling);
   const bool other_outcome = telling.outcome != record.telling.outcome;
@@ -75,6 +76,7 @@ void Reconciler::Impl::tell(PodRecord& record, Telling telling) {
   const bool news = repair && (other_outcome || condition.message != joined(record.telling.reasons));
   record.telling = std::move(telling);
   if (!leading) return;
+  note_need(record);
   // Its condition may never be written: what comes next does not wait for it.
   if (news) tell_event(record.pod, event_reason("Repair"), condition.message, "Warning");
   if (record.telling_now) {  // two at once could arrive in either order
@@ -106,10 +108,11 @@ void Reconciler::Impl::tell(PodRecord& record, Telling telling) {
   tell_event(record.pod, event_reason(record.telling.outcome), message, warn ? "Warning" : "Normal");
 }
 
-std::optional<std::string> Reconciler::Impl::explain_json(const std::string& key) const {
+std::optional<std::string> Reconciler::Impl::explain_json(const std::string& key) {
   const auto it = pods.find(key);
   if (it == pods.end()) return std::nullopt;
-  const PodRecord& record = it->second;
+  PodRecord& record = it->second;
+  add_outlook(record, record.telling, Haste::kNow);
   nlohmann::json reasons = nlohmann::json::array();
   for (const engine::Reason& reason : record.telling.reasons)
     reasons.push_back({{"code", reason.code}, {"message", reason.message}});

@@ -65,6 +65,7 @@ struct PlacementRequest {
   std::set<std::string> held_nodes = {};         // room is being made there for other work
   std::set<std::string> whole_nodes = {};        // this work would break a box there that is guaranteed to others
   model::PlacementPolicy policy = model::PlacementPolicy::kPacking;
+  bool name_holders = true;  // a "no" names who would have to end; false: the caller says so itself
 };
 
 // Why a pod cannot start now. `code` is a stable word (Capacity, Selector, NodeFit, Excluded, Class, Taint, Quota ...),
@@ -78,11 +79,20 @@ struct Assigned {
   std::string node;
   std::vector<model::Allocation> allocations;  // one a claim, in the order asked; without timestamp
 };
+// More nodes with which it would fit: as many empty ones as `count`, with what the node `like` is and has.
+struct NodeNeed {
+  std::string like;
+  int64_t count = 1;
+  friend bool operator==(const NodeNeed&, const NodeNeed&) = default;
+};
+Reason needs_node(const NodeNeed& need);  // "NeedsNode", in words
 struct Waiting {  // would fit if running work ended
   std::vector<Reason> reasons;
+  std::optional<NodeNeed> needs = {};  // where devices or plain resources are short; told as the reason NeedsNode
 };
 struct Infeasible {  // fits on no node of this fleet, even empty
   std::vector<Reason> reasons;
+  std::optional<NodeNeed> needs = {};  // of a gang that is too large for the fleet
 };
 using Outcome = std::variant<Assigned, Waiting, Infeasible>;
 

@@ -52,8 +52,9 @@ class Explainer {
     HEDDLE_CHECK_OK(add_capacity());
     add_node_shortages();
     add_port_conflicts();
+    const bool is_short = !reasons_.empty();
     add_bars();
-    return Outcome(Waiting{std::move(reasons_)});
+    return Outcome(Waiting{std::move(reasons_), is_short ? need() : std::nullopt});
   }
 
  private:
@@ -69,8 +70,11 @@ class Explainer {
     }
     if (full.empty()) return {};
     HEDDLE_TRY(std::string message, shortage_message(full));
-    HEDDLE_TRY(const std::string remedy, remedy_on(full));
-    add("Capacity", message + remedy);
+    if (placement_.request.name_holders) {
+      HEDDLE_TRY(const std::string remedy, remedy_on(full));
+      message += remedy;
+    }
+    add("Capacity", std::move(message));
     return {};
   }
 
@@ -265,6 +269,29 @@ class Explainer {
     add(code, fmt::format("{} {}", list_names(names), fmt::format(fmt::runtime(form), verb)));
   }
 
+  // The node with the fewest devices that would take it if it were there once more, and empty. Nothing for a pod that
+  // is tied to nodes by their names.
+  [[nodiscard]] std::optional<NodeNeed> need() const {
+    const model::Pod& pod = *placement_.request.pod;
+    const bool tied = placement_.request.pinned_node || pod.node_selector.contains("kubernetes.io/hostname") ||
+                      (pod.required_node_affinity &&
+                       std::any_of(pod.required_node_affinity->terms.begin(), pod.required_node_affinity->terms.end(),
+                                   [](const auto& term) { return !term.match_fields.empty(); }));
+    if (tied) return std::nullopt;
+    const NodeEntry* smallest = nullptr;
+    size_t fewest = 0;
+    for (const Verdict& verdict : verdicts_) {
+      if (!verdict.possible() || verdict.bar == Bar::kTaint) continue;
+      size_t devices = 0;
+      for (const allocator::PoolView& view : verdict.node->view.pools) devices += view.devices.size();
+      if (smallest != nullptr && devices >= fewest) continue;
+      smallest = verdict.node;
+      fewest = devices;
+    }
+    if (smallest == nullptr) return std::nullopt;
+    return NodeNeed{smallest->view.node, 1};
+  }
+
   // --- infeasible ---
 
   Result<Outcome> infeasible() {
@@ -415,6 +442,11 @@ class Explainer {
 };
 
 }  // namespace
+
+Reason needs_node(const NodeNeed& need) {
+  return {"NeedsNode", need.count == 1 ? fmt::format("an empty node like {} would take it", need.like)
+                                       : fmt::format("{} more nodes like {} would take it", need.count, need.like)};
+}
 
 Result<Outcome> explain(Placement& placement) {
   return Explainer(placement).run();

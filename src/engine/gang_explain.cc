@@ -9,6 +9,9 @@
 namespace heddle::engine {
 namespace {
 
+constexpr const char* kTooLarge = "Gang";  // for the fleet
+constexpr size_t kMostLikes = 64;          // nodes that take some of it, and are looked at for a need
+
 std::string members(int64_t count) {
   return count == 1 ? "1 member" : fmt::format("{} members", count);
 }
@@ -72,8 +75,8 @@ Result<std::optional<GangOutcome>> GangSearch::infeasible() {
     if (const auto* never = std::get_if<Infeasible>(&alone)) return std::optional(GangOutcome(*never));
   }
   return std::optional(GangOutcome(Infeasible{
-      {{"Gang", fmt::format("{}; {} has room for {} even when nothing else runs", ask_text(),
-                            level ? place_text(*largest) + ", the largest," : place_text(*largest), most)}}}));
+      {{kTooLarge, fmt::format("{}; {} has room for {} even when nothing else runs", ask_text(),
+                               level ? place_text(*largest) + ", the largest," : place_text(*largest), most)}}}));
 }
 
 // The resource of the nodes that is short on most of them.
@@ -135,18 +138,52 @@ Result<std::string> GangSearch::change_text(const GangDomain& domain, int64_t fi
   return std::string();
 }
 
+// Empty nodes for what is missing. Only where any node would do, and members ask for the same: the first of the nodes
+// that take most of them.
+Result<std::optional<NodeNeed>> GangSearch::need(int64_t missing) {
+  if (!request_.required.empty() || !request_.fixed_nodes.empty() || groups_.size() != 1)
+    return std::optional<NodeNeed>();
+  GangGroup& group = *groups_.front();
+  std::optional<NodeNeed> found;
+  int64_t most = 0;
+  size_t looked_at = 0;
+  for (const NodeEntry* node : nodes_) {
+    if (looked_at == kMostLikes) break;
+    if (!group.open(*node, Leave::kTaken) || group.placement().bar_of(*node) == Bar::kTaint) continue;
+    Overlay overlay;
+    HEDDLE_TRY(const auto copies, group.take(*node, overlay, missing, Leave::kTaken));
+    const auto count = static_cast<int64_t>(copies.size());
+    if (count > 0) ++looked_at;
+    if (count <= most) continue;
+    most = count;
+    found = NodeNeed{node->view.node, (missing + count - 1) / count};
+  }
+  return found;
+}
+
 Result<GangOutcome> GangSearch::explain(const GangDomain& closest) {
   HEDDLE_TRY(std::optional<GangOutcome> never, infeasible());
-  if (never) return *std::move(never);
+  auto* too_large = never ? std::get_if<Infeasible>(&*never) : nullptr;
+  if (never && (too_large == nullptr || too_large->reasons.front().code != kTooLarge || closest.nodes.empty()))
+    return *std::move(never);
   HEDDLE_TRY(const GangAttempt made, best_attempt(closest));
-  HEDDLE_TRY(std::optional<Reason> short_of_boxes, boxes_short(closest, made.placed));
-  if (short_of_boxes) return GangOutcome(Waiting{{*std::move(short_of_boxes)}});
+  if (too_large == nullptr) {
+    HEDDLE_TRY(std::optional<Reason> short_of_boxes, boxes_short(closest, made.placed));
+    if (short_of_boxes) return GangOutcome(Waiting{{*std::move(short_of_boxes)}});
+  }
   const int64_t missing = std::max<int64_t>(request_.minimum - made.placed, 1);
+  HEDDLE_TRY(std::optional<NodeNeed> needs, need(missing));
+  if (too_large != nullptr) {
+    too_large->needs = std::move(needs);
+    return *std::move(never);
+  }
   HEDDLE_TRY(const std::string shortage, shortage_text(closest, missing));
   HEDDLE_TRY(const std::string change, change_text(closest, made.placed));
   const std::string most = closest.level && request_.fixed_nodes.empty() ? ", where most would fit," : "";
-  return GangOutcome(Waiting{{{"Capacity", fmt::format("{}; {}{} has room for {}: {}{}", ask_text(),
-                                                       place_text(closest), most, made.placed, shortage, change)}}});
+  Waiting waiting{{{"Capacity", fmt::format("{}; {}{} has room for {}: {}{}", ask_text(), place_text(closest), most,
+                                            made.placed, shortage, change)}},
+                  std::move(needs)};
+  return GangOutcome(std::move(waiting));
 }
 
 }  // namespace heddle::engine

@@ -90,6 +90,7 @@ class GangSearch {
   Result<std::string> shortage_text(const GangDomain& domain, int64_t missing);
   [[nodiscard]] std::string plain_shortage(const GangDomain& domain, size_t group) const;
   Result<std::string> change_text(const GangDomain& domain, int64_t fitting);
+  Result<std::optional<NodeNeed>> need(int64_t missing);
 
   const State& state_;
   const GangRequest& request_;

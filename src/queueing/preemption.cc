@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "queueing/prune.h"
+
 namespace heddle::queueing {
 
 bool prefers(const Victim& a, const Victim& b) {
@@ -75,34 +77,6 @@ class Preemptions::Candidates {
 
 namespace {
 
-// It makes room there.
-bool is_at(const Victim& victim, const std::string& site) {
-  if (!victim.site.empty()) return victim.site == site;
-  return victim.sites.empty() || std::find(victim.sites.begin(), victim.sites.end(), site) != victim.sites.end();
-}
-
-// Leaves out what is not needed, the most valuable first, in blocks that grow while that succeeds. `enough` is
-// monotone.
-template <typename Enough>
-void prune(std::vector<const Victim*>& chosen, Enough enough) {
-  size_t left = chosen.size();
-  size_t block = 1;
-  while (left > 0) {
-    block = std::min(block, left);
-    std::vector<const Victim*> without(chosen.begin(), chosen.begin() + static_cast<std::ptrdiff_t>(left - block));
-    without.insert(without.end(), chosen.begin() + static_cast<std::ptrdiff_t>(left), chosen.end());
-    if (enough(without)) {
-      chosen = std::move(without);
-      left -= block;
-      block *= 2;
-    } else if (block == 1) {
-      --left;
-    } else {
-      block /= 2;
-    }
-  }
-}
-
 std::vector<std::string> ids_of(const std::vector<const Victim*>& victims) {
   std::vector<std::string> ids;
   ids.reserve(victims.size());
@@ -149,11 +123,7 @@ std::optional<Eviction> Preemptions::plan_one_site(Candidates& candidates, const
   const auto choose = [&](const std::string& site) {
     std::vector<const Victim*> chosen = all;
     prune(chosen, [&](const std::vector<const Victim*>& gone) {
-      std::vector<const Victim*> here;
-      for (const Victim* victim : gone) {
-        if (is_at(*victim, site)) here.push_back(victim);
-      }
-      return search.oracle.fits(site, here) && quota_fits(search, gone);
+      return search.oracle.fits(site, those_at(gone, site)) && quota_fits(search, gone);
     });
     return eviction_of(search.preemptor, site, chosen);
   };
@@ -187,22 +157,10 @@ std::optional<Eviction> Preemptions::plan_sites(Candidates& candidates, const Se
   const auto enough = [&](const std::vector<const Victim*>& gone) {
     return quota_fits(search, gone) && search.oracle.fits({}, gone);
   };
-  const auto first = [&](size_t count) {
-    return std::vector<const Victim*>(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count));
-  };
-  // The shortest beginning of the order that is enough: twice as long each time, then halved.
-  size_t too_few = 0;
-  size_t count = std::min<size_t>(1, all.size());
-  while (!enough(first(count))) {
-    if (count == all.size()) return std::nullopt;
-    too_few = count;
-    count = std::min(count * 2, all.size());
-  }
-  while (count - too_few > 1) {
-    const size_t middle = too_few + (count - too_few) / 2;
-    (enough(first(middle)) ? count : too_few) = middle;
-  }
-  std::vector<const Victim*> chosen = first(count);
+  const size_t count = shortest_beginning(all, enough);
+  if (count > all.size()) return std::nullopt;
+  std::vector<const Victim*> chosen = std::move(all);
+  chosen.resize(count);
   prune(chosen, enough);
   return eviction_of(search.preemptor, {}, chosen);
 }

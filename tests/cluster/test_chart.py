@@ -31,6 +31,7 @@ families:
     ({"agent": {"policy": "kill"}}, "policy"),
     ({"agent": {"stateDir": "relative"}}, "stateDir"),
     ({"controller": {"replicas": 0}}, "replicas"),
+    ({"controller": {"provisioningClass": "Check Capacity"}}, "provisioningClass"),
     ({"contoller": {}}, "contoller"),
     ({"managedDrivers": ["gpu.example.com', 'x"]}, "managedDrivers"),
     ({"managedDrivers": ["accelerator.heddle.dev"]}, "managedDrivers"),
@@ -40,6 +41,17 @@ families:
 def test_bad_values_are_refused(cluster, values, complaint):
     with pytest.raises(Failed, match=complaint):
         render(cluster.bin, values)
+
+
+@pytest.mark.parametrize("name, asks", [("", False), ("best-effort-atomic-scale-up.autoscaling.x-k8s.io", True)])
+def test_nodes_are_asked_for_only_where_a_class_is_named(cluster, name, asks):
+    found = {(body["kind"], body["metadata"]["name"]): body
+             for body in render(cluster.bin, {"controller": {"provisioningClass": name}})}
+    rules = [rule for rule in found["ClusterRole", "heddle-controller"]["rules"]
+             if {"provisioningrequests", "podtemplates"} & set(rule["resources"])]
+    assert [rule["verbs"] for rule in rules] == [["create", "delete"]] * (2 if asks else 0)
+    args = found["Deployment", "heddle-controller"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert (f"--provisioning-class={name}" in args) == asks
 
 
 def test_older_clusters_are_refused(cluster):
