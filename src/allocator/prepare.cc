@@ -146,23 +146,25 @@ class Preparer {
       return wrong(field + ".capacity.requests[memory]", name,
                    "the ShareConfig of the claim gives memoryPercent: leave one out");
     }
-    model::DeviceSubRequest narrowed = spec;
-    for (const Condition& condition : conditions_of(parent, spec)) {
-      narrowed.selectors.push_back(condition.selector);
-      result.needs += (result.needs.empty() ? "" : "; ") + condition.need;
-    }
-    result.query = cache_.get(*result.device_class, narrowed, options_);
+    result.query = query_of(parent, spec, result);
     HEDDLE_CHECK_OK(check_selectors(result, field));
     return result;
   }
 
-  std::vector<Condition> conditions_of(const model::DeviceRequest& parent, const model::DeviceSubRequest& spec) const {
-    std::vector<Condition> all;
+  // With the conditions that the configuration of the claim adds, which are rare.
+  std::shared_ptr<Query> query_of(const model::DeviceRequest& parent, const model::DeviceSubRequest& spec,
+                                  Alternative& result) const {
+    if (input_.conditions.empty()) return cache_.get(*result.device_class, spec, options_);
+    model::DeviceSubRequest narrowed = spec;
     for (const std::string& name : {parent.name, parent.name + "/" + spec.name}) {
       const auto more = input_.conditions.find(name);
-      if (more != input_.conditions.end()) all.insert(all.end(), more->second.begin(), more->second.end());
+      if (more == input_.conditions.end()) continue;
+      for (const Condition& condition : more->second) {
+        narrowed.selectors.push_back(condition.selector);
+        result.needs += (result.needs.empty() ? "" : "; ") + condition.need;
+      }
     }
-    return all;
+    return cache_.get(*result.device_class, narrowed, options_);
   }
 
   // With kAbort the search reports a broken selector when it comes to use it.
