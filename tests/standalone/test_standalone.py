@@ -87,6 +87,44 @@ def test_memory_beyond_the_share_is_refused_to_the_program(heddle):
     assert fits.returncode != 0, "4000Mi must not fit in 3000Mi"
 
 
+def test_virtual_memory_goes_beyond_the_share_and_the_card(heddle, tmp_path):
+    """Two jobs address more than the card has; of the card each is granted, and takes for good, its share."""
+    for name in ("a", "b"):
+        job = heddle.start("--memory", "30Gi", "--virtual-memory", "100Gi", "--name", name, "--", NVSIM_RUN, "expect-total=100Gi",
+                           "alloc=20Gi", "alloc=70Gi", "expect-oom=20Gi", f"touch={tmp_path / name}", "launch=1ms*10", "sync", "hold")
+        eventually(lambda: (tmp_path / name).exists() or job.poll() is not None, f"90Gi of {name}")
+        assert job.poll() is None, job.communicate()
+    status = heddle.check_books()
+    assert status["cards"][0]["grantedBytes"] == 60 << 30
+    devices = [claim["devices"][0] for claim in json.loads(heddle.call("guard", "status", "-o", "json", check=0).stdout)["claims"]]
+    assert [device["managedBytes"] for device in devices] == [70 << 30] * 2
+    assert all(20 << 30 <= device["chargedBytes"] <= 30 << 30 for device in devices)
+    heddle.call("run", "--memory", "10Gi", "--", NVSIM_RUN, "alloc=9Gi", check=0)
+    refused = heddle.call("run", "--memory", "10Gi", "--virtual-memory", "10Gi", "--", "true", check=1)
+    assert "--virtual-memory" in refused.stderr
+
+
+def test_a_mask_is_held_by_mps(tmp_path):
+    heddle = Standalone()
+    pipe = tmp_path / "mps"
+    pipe.mkdir()
+    try:
+        heddle.up("--mps-pipe", pipe)
+        masked = ("run", "--memory", "3000Mi", "--cores", "30", "--isolation", "mps", "--no-wait", "--")
+        nowhere = heddle.call(*masked, "true", check=2)
+        assert "isolation mps" in nowhere.stderr
+        (pipe / "control").touch()
+        eventually(lambda: heddle.call(*masked, NVSIM_RUN, "alloc=1Gi", "launch=1ms*3", "sync", "expect-oom=2Gi").returncode == 0,
+                   "a card that MPS serves")
+        job = heddle.start("--memory", "3000Mi", "--cores", "30", "--isolation", "mps", "--name", "a", "--", NVSIM_RUN, "alloc=1Gi", "hold")
+        eventually(lambda: "30% mps" in heddle.call("guard", "status").stdout and job.poll() is None, "a masked job")
+        root = next(pathlib.Path(heddle.folder).rglob("nvidiactl")).parent.parent
+        eventually(lambda: "mps 30%" in subprocess.run([NVSIM, "show", "--root", root], capture_output=True, text=True, check=True).stdout,
+                   "a client of MPS")
+    finally:
+        heddle.close()
+
+
 def test_used_bytes_come_from_the_guard(heddle):
     heddle.start("--memory", "3000Mi", "--name", "user", "--", NVSIM_RUN, "--alloc", "1024Mi", "--hold")
     eventually(lambda: (job := heddle.job("user")) and job["shares"] and (job["shares"][0]["usedBytes"] or 0) >= 1024 << 20,
