@@ -71,9 +71,9 @@ class Planner {
       order.emplace_back(std::tuple(-static_cast<int64_t>(pod.priority), pod.meta.created.unix_nanos, key), &entry);
     }
     std::sort(order.begin(), order.end());
+    HEDDLE_CHECK_OK(note_arrivals());
     for (const auto& [key, entry] : fleet_.pods) units_.upsert(entry.pod);
     for (controller::GangObject& object : fleet_.gang_objects) units_.upsert_object(std::move(object));
-    HEDDLE_CHECK_OK(note_arrivals());
     std::set<std::string> decided;
     for (const auto& [rank, entry] : order) {
       const controller::Unit* unit = units_.unit_of(entry->pod.meta.key());
@@ -357,11 +357,14 @@ class Planner {
 
   void gather(const controller::Unit& unit, Gang& gang) {
     gang.placed = unit.succeeded;
+    const std::map<std::string, int64_t> segment_of = unit.segment_numbers();
     for (const std::string& key : unit.members) {
       FleetPod& entry = fleet_.pods.at(key);
+      const int64_t segment = segment_of.empty() ? -1 : segment_of.at(key);
       if (!entry.pod.node_name.empty()) {
         ++gang.placed;
         gang.request.fixed_nodes.push_back(entry.pod.node_name);
+        if (segment >= 0) gang.request.fixed_segments[segment].push_back(entry.pod.node_name);
         continue;
       }
       auto wants = prepare(entry);
@@ -374,6 +377,7 @@ class Planner {
       }
       gang.least += asked.least;
       gang.request.members.push_back({std::move(asked.request), std::move(asked.shape)});
+      gang.request.members.back().segment = segment;
       gang.pods.push_back(std::move(pod));
       gang.wants.push_back(std::move(*wants));
     }
@@ -385,6 +389,8 @@ class Planner {
         std::clamp<int64_t>(unit.minimum - gang.placed, 1, std::max<int64_t>(std::ssize(gang.pods), 1));
     gang.request.required = unit.required;
     gang.request.preferred = unit.preferred;
+    gang.request.segment_level = unit.segment_level;
+    gang.request.segment_size = unit.segment_size;
   }
 
   void pend_gang(const Gang& gang, const std::vector<Reason>& reasons) {

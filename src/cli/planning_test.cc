@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <regex>
 
 namespace heddle::cli {
 namespace {
@@ -204,6 +205,24 @@ TEST(PlanTest, AGangIsPlacedAsOneOrNotAtAll) {
   EXPECT_TRUE(plan.placed.empty());
   EXPECT_THAT(pending(plan),
               testing::Each(HasSubstr("Gang: gang g needs 3 members at once; the fleet has room for 2 even when")));
+}
+
+TEST(PlanTest, ASegmentLiesInOneDomain) {
+  const auto member = [](const std::string& name, const std::string& size) {
+    return pod_yaml(name, "nvidia.com/gpu: 1", "",
+                    ", labels: {heddle.dev/gang: g, heddle.dev/gang-size: '2', heddle.dev/gang-segment-size: '" + size +
+                        "', heddle.dev/gang-segment-topology: node}");
+  };
+  Plan plan = plan_of(std::string(kFleet) + member("a", "2") + member("b", "2"));
+  EXPECT_THAT(placed(plan), ElementsAre("a on n1: gpu-0", "b on n1: gpu-1"));
+  const std::string other = std::regex_replace(std::string(kFleet), std::regex("n1"), "n2");
+  const std::string busy = pod_yaml("c1", "nvidia.com/gpu: 1", "  nodeSelector: {kubernetes.io/hostname: n1}\n",
+                                    ", creationTimestamp: '2026-01-01T00:00:00Z'") +
+                           pod_yaml("c2", "nvidia.com/gpu: 1", "  nodeSelector: {kubernetes.io/hostname: n2}\n",
+                                    ", creationTimestamp: '2026-01-01T00:00:00Z'");
+  plan = plan_of(kFleet + ("\n---\n" + other) + busy + member("a", "2") + member("b", "2"));
+  EXPECT_THAT(pending(plan),
+              testing::Each(HasSubstr("has room for 0 of its 1 segments: of the next one node n1 takes 1 of 2")));
 }
 
 TEST(PlanTest, TheSizeOfAGangComesFromItsObject) {

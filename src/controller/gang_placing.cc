@@ -37,15 +37,16 @@ std::vector<engine::Reason> named(std::vector<engine::Reason> reasons, const std
 // Equal texts: what one gang is refused, the other is, too. Nothing for one that is bound to some nodes.
 std::optional<std::string> shape_of(const engine::GangRequest& request) {
   if (!request.fixed_nodes.empty()) return std::nullopt;
-  std::string shape = fmt::format("gang of {}\n{}\n{}", request.minimum, request.required, request.preferred);
+  std::string shape = fmt::format("gang of {}\n{}\n{}\n{} {}", request.minimum, request.required, request.preferred,
+                                  request.segment_level, request.segment_size);
   for (const auto& [subgroup, minimum] : request.subgroup_minimum) shape += fmt::format("\n{} {}", subgroup, minimum);
   const engine::GangMember* before = nullptr;
   for (const engine::GangMember& member : request.members) {
     const engine::PlacementRequest& asked = member.request;
     if (asked.pinned_node || asked.preferred_node || !asked.excluded_nodes.empty()) return std::nullopt;
     const bool same = before != nullptr && before->shape == member.shape && before->subgroup == member.subgroup &&
-                      before->request.whole_nodes == asked.whole_nodes;
-    shape += same ? "\n=" : fmt::format("\n{}\n{}", member.subgroup, member.shape);
+                      before->segment == member.segment && before->request.whole_nodes == asked.whole_nodes;
+    shape += same ? "\n=" : fmt::format("\n{}\n{}\n{}", member.subgroup, member.segment, member.shape);
     for (const std::string& node : asked.whole_nodes) shape += same ? "" : "\n-" + node;
     before = &member;
   }
@@ -287,8 +288,11 @@ std::optional<GangAsk> Reconciler::Impl::gang_ask(const Unit& unit, const Work* 
   ask.request.name = kName;
   ask.request.required = unit.required;
   ask.request.preferred = unit.preferred;
+  ask.request.segment_level = unit.segment_level;
+  ask.request.segment_size = unit.segment_size;
   const GangState& gang = gangs[unit.id];
   const bool one = work != nullptr && work->one_of_gang();
+  const std::map<std::string, int64_t> segment_of = unit.segment_numbers();
   std::map<std::string, std::string> subgroup_of;
   for (const Subgroup& subgroup : unit.subgroups) {
     int64_t minimum = subgroup.minimum;
@@ -310,29 +314,45 @@ std::optional<GangAsk> Reconciler::Impl::gang_ask(const Unit& unit, const Work* 
     for (const Want& want : asked.open) ask.least += least_usage(spec_of(want));
     if (const auto subgroup = subgroup_of.find(record->pod.meta.key()); subgroup != subgroup_of.end())
       member->subgroup = subgroup->second;
+    if (!segment_of.empty()) member->segment = segment_of.at(record->pod.meta.key());
     ask.request.members.push_back(*std::move(member));
     ask.members.push_back(std::move(asked));
   }
   for (PodRecord* record : waiting_members(unit, nullptr)) {
     if (work == nullptr || !work->core || work->members.contains(record->pod.meta.key())) continue;
     std::vector<Want> open;
-    if (auto member = gang_member(*record, open)) ask.request.later.push_back(*std::move(member));
+    auto member = gang_member(*record, open);
+    if (!member) continue;
+    if (!segment_of.empty()) member->segment = segment_of.at(record->pod.meta.key());
+    ask.request.later.push_back(*std::move(member));
   }
-  for (const std::string& key : gang.whole) {
-    const PodRecord* record = find(key);
-    if (record == nullptr) continue;
-    const std::string node = bound(record->pod) ? record->pod.node_name : claims_node(*record);
-    if (!node.empty()) ask.request.fixed_nodes.push_back(node);
-  }
-  for (const std::string& key : gang.planned) {
-    const PodRecord* record = find(key);
-    const auto usage = record == nullptr ? usages.end() : usages.find(record->pod.meta.uid);
-    if (usage != usages.end()) ask.request.fixed_nodes.push_back(usage->second.node);
+  for (const auto& [key, node] : placed_members(gang)) {
+    ask.request.fixed_nodes.push_back(node);
+    const auto segment = segment_of.find(key);
+    if (segment != segment_of.end() && segment->second >= 0)
+      ask.request.fixed_segments[segment->second].push_back(node);
   }
   const int64_t needed = one ? 1 : unit.minimum - whole_members(unit, gang);
   ask.missing = needed - static_cast<int64_t>(ask.members.size());
   ask.request.minimum = std::clamp<int64_t>(needed, 1, std::max<int64_t>(static_cast<int64_t>(ask.members.size()), 1));
   return ask;
+}
+
+// With their nodes, whether they are bound or not.
+std::vector<std::pair<std::string, std::string>> Reconciler::Impl::placed_members(const GangState& gang) {
+  std::vector<std::pair<std::string, std::string>> placed;
+  for (const std::string& key : gang.whole) {
+    const PodRecord* record = find(key);
+    if (record == nullptr) continue;
+    std::string node = bound(record->pod) ? record->pod.node_name : claims_node(*record);
+    if (!node.empty()) placed.emplace_back(key, std::move(node));
+  }
+  for (const std::string& key : gang.planned) {
+    const PodRecord* record = find(key);
+    const auto usage = record == nullptr ? usages.end() : usages.find(record->pod.meta.uid);
+    if (usage != usages.end()) placed.emplace_back(key, usage->second.node);
+  }
+  return placed;
 }
 
 std::string Reconciler::Impl::claims_node(const PodRecord& record) const {

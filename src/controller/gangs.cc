@@ -6,8 +6,10 @@
 #include <array>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/json_read.h"
+#include "dialects/translate.h"
 #include "dialects/wire_names.h"
 
 namespace heddle::controller {
@@ -17,13 +19,17 @@ using Json = nlohmann::json;
 using dialects::kGangIndexKey;
 using dialects::kGangKey;
 using dialects::kGangMinimumKey;
+using dialects::kGangSegmentSizeKey;
+using dialects::kGangSegmentTopologyKey;
 using dialects::kGangSizeKey;
 using dialects::kGangSubgroupKey;
 using dialects::kGangSubgroupMinimumKey;
 using dialects::kTopologyPreferredKey;
 using dialects::kTopologyRequiredKey;
 
-constexpr int64_t kMostMembers = 1'000'000;
+constexpr int64_t kMostMembers = kRanksOfAJob;
+constexpr std::string_view kSpBlock = "sp-block";
+constexpr const char* kSpBlockLevel = "superNode";
 
 std::optional<int64_t> whole_number(const std::string& text) {
   int64_t value = 0;
@@ -174,7 +180,43 @@ std::optional<int64_t> rank_of(const Marks& marks) {
                                    "apps.kubernetes.io/pod-index"});
   const auto job = marks.index({"jobset.sigs.k8s.io/job-global-index"});
   if (!job) return member;
-  return *job * kMostMembers + member.value_or(0) % kMostMembers;
+  return *job * kRanksOfAJob + member.value_or(0) % kRanksOfAJob;
+}
+
+// Devices of all containers, as the translation counts them.
+int64_t devices_of(const model::Pod& pod) {
+  const auto annotation = pod.meta.annotations.find(std::string(dialects::kRequestAnnotation));
+  if (annotation == pod.meta.annotations.end()) return 0;
+  const auto requests = dialects::parse_requests(annotation->second);
+  if (!requests) return 0;
+  int64_t devices = 0;
+  std::set<std::string> claims;  // one may serve several containers
+  for (const dialects::ContainerRequest& request : *requests) {
+    if (!claims.insert(request.claim_name).second) continue;
+    for (const model::DeviceRequest& asked : request.spec.requests) {
+      if (asked.exactly) devices += asked.exactly->count.value_or(1);
+      if (!asked.first_available.empty()) devices += asked.first_available.front().count.value_or(1);
+    }
+  }
+  return devices;
+}
+
+void read_segments(const model::Pod& pod, const Marks& marks, GangDeclaration& out) {
+  out.segment_size = marks.count("kueue.x-k8s.io/podset-slice-size", out);
+  out.segment_level = marks.text("kueue.x-k8s.io/podset-slice-required-topology");
+  if (const auto size = marks.count(kGangSegmentSizeKey, out)) out.segment_size = size;
+  if (const std::string* level = marks.find(kGangSegmentTopologyKey)) out.segment_level = *level;
+  out.segment_devices = marks.count(kSpBlock, out);
+  if (out.segment_size) out.segment_devices.reset();
+  if (out.segment_devices || out.source == GangSource::kVolcano) out.devices = devices_of(pod);
+  if (out.segment_devices && out.segment_level.empty()) out.segment_level = kSpBlockLevel;
+  if (out.segment_size && out.segment_level.empty() && out.problem.empty()) {
+    out.problem = fmt::format("{}: it needs a level; write {} beside it", kGangSegmentSizeKey, kGangSegmentTopologyKey);
+  }
+  const bool by_job = out.source == GangSource::kJobSet;
+  if (!out.segment_level.empty() && !out.segment_size && !out.segment_devices && !by_job && out.problem.empty()) {
+    out.problem = fmt::format("{}: it needs a size; write {} beside it", kGangSegmentTopologyKey, kGangSegmentSizeKey);
+  }
 }
 
 Json member(const Json& object, const char* name) {
@@ -250,6 +292,7 @@ std::optional<GangDeclaration> gang_of(const model::Pod& pod) {
   if (const std::string* subgroup = marks.find(kGangSubgroupKey)) out.subgroup = *subgroup;
   out.subgroup_minimum = marks.count(kGangSubgroupMinimumKey, out);
   out.index = rank_of(marks);
+  read_segments(pod, marks, out);
   if (const std::string* level = marks.find("kueue.x-k8s.io/podset-required-topology")) out.required = *level;
   if (const std::string* level = marks.find("kueue.x-k8s.io/podset-preferred-topology")) out.preferred = *level;
   if (const std::string* level = marks.find(kTopologyRequiredKey)) out.required = *level;
@@ -284,6 +327,8 @@ Result<GangObject> read_gang_object(const Json& object, std::string_view object_
   switch (form_of(object_kind)) {
     case ObjectForm::kMinMember:
       out.minimum = count_of(spec, "minMember").value_or(1);
+      if (const auto devices = whole_number(json_text(member(metadata, "annotations"), kSpBlock.data())); devices > 0)
+        out.segment_devices = devices;
       return out;
     case ObjectForm::kPodGroup:
       read_pod_group_object(spec, out);

@@ -14,6 +14,9 @@
 // heddle.dev/gang-size and -minimum on the pod win over every other source of a size, and heddle.dev/gang-size: "1"
 // without heddle.dev/gang says that the pod is alone whatever else it carries: for workloads whose pods are made one
 // after the other (LeaderWorkerSet with LeaderReady, JobSet with dependsOn), which would wait for each other for ever.
+// Segments: heddle.dev/gang-segment-size and -topology; kueue.x-k8s.io/podset-slice-size and
+// -slice-required-topology; Ascend's annotation sp-block, on the pod or its PodGroup, which counts NPUs and means the
+// level superNode. Of a JobSet without a size each Job is one.
 // A size that is known neither from the pod nor from its object is not guessed: the pod waits and says so.
 #pragma once
 
@@ -40,6 +43,9 @@ enum class GangSource {
 // "heddle", "podgroup", "volcano", "coscheduling", "kueue", "leaderworkerset", "jobset", "kubeflow".
 std::string_view source_name(GangSource source);
 
+// The rank of a member of many Jobs is its index plus this many for each Job before its own.
+inline constexpr int64_t kRanksOfAJob = 1'000'000;
+
 struct GangDeclaration {
   GangSource source = GangSource::kHeddle;
   std::string name;      // inside namespace and source
@@ -53,6 +59,11 @@ struct GangDeclaration {
   std::string required;
   std::string preferred;
   std::string problem;  // a value that cannot be meant, with its field; then the pod waits
+  // Segments of so many members of consecutive ranks, each in one domain of the level; empty: it is in none.
+  std::optional<int64_t> segment_size;
+  std::string segment_level;
+  std::optional<int64_t> segment_devices;  // the size in devices, as Ascend's sp-block has it
+  int64_t devices = 0;                     // of the pod; known where segments may be counted by them
   friend bool operator==(const GangDeclaration&, const GangDeclaration&) = default;
 };
 
@@ -65,6 +76,7 @@ struct GangObject {
   std::optional<int64_t> minimum;
   std::optional<int64_t> size;
   std::string required;
+  std::optional<int64_t> segment_devices;
   friend bool operator==(const GangObject&, const GangObject&) = default;
 };
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "codec/codec.h"
+#include "controller/test_requests.h"
 
 namespace heddle::controller {
 namespace {
@@ -232,6 +233,40 @@ TEST(GangObjects, SayHowManyMembersThereAre) {
   EXPECT_FALSE(parse_gang_object(R"({"kind":"Secret"})")->has_value());
   EXPECT_FALSE(parse_gang_object(R"({"apiVersion":"jobset.x-k8s.io/v1alpha2","kind":"JobSet"})"));
   EXPECT_FALSE(parse_gang_object("[]"));
+}
+
+TEST(Gangs, SegmentsAreSaidByHeddleKueueAndMindCluster) {
+  const Json none = Json::object();
+  const Json heddle{{"heddle.dev/gang", "g"}, {"heddle.dev/gang-size", "8"}};
+  const auto plus = [](Json base, const Json& more) {
+    base.update(more);
+    return base;
+  };
+  auto own = gang_of(pod_with(
+      none, plus(heddle, {{"heddle.dev/gang-segment-size", "4"}, {"heddle.dev/gang-segment-topology", "linkDomain"}})));
+  EXPECT_EQ(own->segment_size, 4);
+  EXPECT_EQ(own->segment_level, "linkDomain");
+  EXPECT_EQ(own->problem, "");
+  auto kueue = gang_of(pod_with(none, plus(heddle, {{"kueue.x-k8s.io/podset-slice-size", "2"},
+                                                    {"kueue.x-k8s.io/podset-slice-required-topology", "a.b/rack"}})));
+  EXPECT_EQ(kueue->segment_size, 2);
+  EXPECT_EQ(kueue->segment_level, "a.b/rack");
+  const auto ascend = gang_of(pod_with(
+      none,
+      {{"scheduling.k8s.io/group-name", "j"}, {"sp-block", "32"}, {"heddle.dev/request", testing::npu_request(16)}}));
+  EXPECT_EQ(ascend->segment_devices, 32);
+  EXPECT_EQ(ascend->devices, 16);
+  EXPECT_EQ(ascend->segment_level, "superNode");
+  EXPECT_EQ(gang_of(pod_with(none, plus(heddle, {{"heddle.dev/gang-segment-size", "4"}})))->problem,
+            "heddle.dev/gang-segment-size: it needs a level; write heddle.dev/gang-segment-topology beside it");
+  EXPECT_EQ(gang_of(pod_with(none, plus(heddle, {{"heddle.dev/gang-segment-topology", "rack"}})))->problem,
+            "heddle.dev/gang-segment-topology: it needs a size; write heddle.dev/gang-segment-size beside it");
+  const auto group = parse_gang_object(Json{
+      {"apiVersion", "scheduling.volcano.sh/v1beta1"},
+      {"kind", "PodGroup"},
+      {"metadata", {{"name", "j"}, {"annotations", {{"sp-block", "64"}}}}},
+      {"spec", {{"minMember", 3}}}}.dump());
+  EXPECT_EQ(group->value().segment_devices, 64);
 }
 
 }  // namespace

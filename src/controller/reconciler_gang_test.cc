@@ -179,7 +179,7 @@ TEST_F(GangReconcilerTest, FrameworksWhoseObjectsAreNotSeenStartOneByOne) {
 TEST_F(GangReconcilerTest, ASizeThatIsKnownFromTheObjectHolds) {
   cluster.add_node("n1", 1);
   cluster.start_controller();
-  cluster.controller->upsert_gang_object({"scheduling.volcano.sh/PodGroup default/v", 2, {}, {}});
+  cluster.controller->upsert_gang_object({"scheduling.volcano.sh/PodGroup default/v", 2, {}, {}, {}});
   for (const char* name : {"a", "b"})
     cluster.create_pod(name, std::vector<Json>{kCard}, Json::object(), {{"scheduling.k8s.io/group-name", "v"}});
   cluster.run();
@@ -215,6 +215,28 @@ TEST_F(GangReconcilerTest, WhatTheSchedulerGivesBackIsPlacedInTheSameRack) {
   EXPECT_NE(cluster.node_of("g1"), "");
   for (const char* pod : {"g0", "g1"}) EXPECT_NE(cluster.node_of(pod), "n4");
   cluster.full.clear();
+}
+
+TEST_F(GangReconcilerTest, EachSegmentIsInOneRackAndAMemberComesBackToIt) {
+  for (const char* rack : {"r1", "r2"}) cluster.add_node(std::string("n-") + rack, 3, 81920, "64", "", rack);
+  const auto in_segments = [](int index) {
+    return Json{{"heddle.dev/gang-segment-size", "2"},
+                {"heddle.dev/gang-segment-topology", "rack"},
+                {"heddle.dev/gang-index", std::to_string(index)}};
+  };
+  for (int i = 0; i < 4; ++i) cluster.create_member("g" + std::to_string(i), 4, in_segments(i));
+  start();
+  ASSERT_EQ(bound(4), 4);
+  EXPECT_EQ(cluster.node_of("g0"), cluster.node_of("g1"));
+  EXPECT_EQ(cluster.node_of("g2"), cluster.node_of("g3"));
+  EXPECT_NE(cluster.node_of("g0"), cluster.node_of("g2")) << "one rack has room for three";
+  const std::string home = cluster.node_of("g2");
+  cluster.delete_pod("g3");
+  cluster.api.collect_garbage();
+  cluster.run();
+  cluster.create_member("g3", 4, in_segments(3));
+  cluster.run();
+  EXPECT_EQ(cluster.node_of("g3"), home);
 }
 
 // Its node is lost: the new pod waits for room in the rack of the others, and when that takes too long all of the gang

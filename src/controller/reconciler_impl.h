@@ -182,6 +182,7 @@ struct Reconciler::Impl {
   void place_gang(const Unit& unit, const Work* work, std::map<std::string, engine::Outcome>& answers);
   void gang_is_told(const Unit& unit, const Work* work, const engine::Outcome& no);
   std::optional<GangAsk> gang_ask(const Unit& unit, const Work* work);
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> placed_members(const GangState& gang);
   std::optional<engine::GangMember> gang_member(const PodRecord& record, std::vector<Want>& open);
   // What its queue says to these devices; nothing: they are planned, or told why not.
   std::optional<engine::Reason> gang_assigned(const Unit& unit, const Work* work, GangAsk& ask,

@@ -33,6 +33,12 @@ engine::Reason size_unknown(const GangDeclaration& gang) {
 
 }  // namespace
 
+std::map<std::string, int64_t> Unit::segment_numbers() const {
+  std::map<std::string, int64_t> numbers;
+  for (size_t i = 0; i < segments.size() && !segment_level.empty(); ++i) numbers[members[i]] = segments[i];
+  return numbers;
+}
+
 void UnitTable::touch(const std::string& id) {
   changed_.insert(id);
   if (const auto it = entries_.find(id); it != entries_.end()) it->second.fresh = false;
@@ -167,6 +173,47 @@ void UnitTable::make(Entry& entry, const std::string& id) const {
   if (unit.gang && !members.empty()) make_gang(members, unit);
 }
 
+// By rank among the members that are in segments: by their indexes where these are all there, else by position. So that
+// a member that comes back has its number again, nothing is asked of it before all are there (make_gang).
+void UnitTable::cut_segments(const std::vector<const Member*>& present, const GangDeclaration& said, Unit& unit) const {
+  const GangObject* object = object_of(said);
+  std::optional<int64_t> devices = said.segment_devices;
+  if (!devices && !said.segment_size && said.segment_level.empty() && object != nullptr)
+    devices = object->segment_devices;
+  unit.segment_level = said.segment_level.empty() && devices ? "superNode" : said.segment_level;
+  unit.segments.assign(present.size(), -1);
+  if (unit.segment_level.empty()) return;
+  const bool by_object = said.segment_level.empty();
+  unit.segment_size = said.segment_size.value_or(0);
+  if (devices) {
+    if (said.devices <= 0 || *devices % said.devices != 0) {
+      unit.blocked = engine::Reason{
+          "GangInvalid", fmt::format("sp-block: {} devices are no whole number of pods of {}; write a multiple of it",
+                                     *devices, said.devices)};
+      return;
+    }
+    unit.segment_size = *devices / said.devices;
+  }
+  std::vector<size_t> cut;  // members in segments, by rank
+  for (size_t i = 0; i < present.size(); ++i) {
+    const bool asks =
+        by_object ? present[i]->declaration->devices > 0 : !present[i]->declaration->segment_level.empty();
+    if (asks) cut.push_back(i);
+  }
+  const auto index_of = [&](size_t i) { return present[cut[i]]->declaration->index.value_or(-1); };
+  if (unit.segment_size == 0) {  // of a JobSet: each Job
+    for (size_t i = 0; i < cut.size(); ++i) unit.segments[cut[i]] = std::max<int64_t>(index_of(i), 0) / kRanksOfAJob;
+    unit.segment_size = std::count(unit.segments.begin(), unit.segments.end(), cut.empty() ? 0 : unit.segments[cut[0]]);
+    return;
+  }
+  bool indexed = true;
+  for (size_t i = 0; i < cut.size(); ++i) {
+    indexed = indexed && index_of(i) >= 0 && index_of(i) < unit.size && (i == 0 || index_of(i) > index_of(i - 1));
+  }
+  for (size_t i = 0; i < cut.size(); ++i)
+    unit.segments[cut[i]] = (indexed ? index_of(i) : static_cast<int64_t>(i)) / unit.segment_size;
+}
+
 // Where members differ, the newest says what holds: a workload that is scaled writes new pods, not old ones.
 void UnitTable::make_gang(const std::vector<const Member*>& present, Unit& unit) const {
   const Member* newest = present.front();
@@ -200,6 +247,8 @@ void UnitTable::make_gang(const std::vector<const Member*>& present, Unit& unit)
   }
   unit.minimum = std::max<int64_t>(minimum.value_or(size.value_or(1)), 1);
   unit.size = std::max(size.value_or(unit.present()), unit.minimum);
+  cut_segments(present, said, unit);
+  if (unit.blocked) return;
   if (size && unit.minimum > *size) {
     unit.blocked = engine::Reason{
         "GangInvalid", fmt::format("the minimum of gang {} is {} and its size {}; write a minimum of at most the size",

@@ -53,6 +53,13 @@ struct Unit {
   std::optional<engine::Reason> blocked;
   bool never_preempts = false;  // a member says so (preemptionPolicy)
 
+  // Segments: members of equal numbers lie in one domain of the level, which is empty where there are none.
+  std::string segment_level;
+  int64_t segment_size = 0;
+  std::vector<int64_t> segments;  // as members; -1: in none
+  // By pod key; empty where there are none.
+  [[nodiscard]] std::map<std::string, int64_t> segment_numbers() const;
+
   [[nodiscard]] int64_t present() const { return static_cast<int64_t>(members.size()) + succeeded; }
 };
 
@@ -101,6 +108,7 @@ class UnitTable {
   void leave(const std::string& pod_key, const std::string& id);
   void make(Entry& entry, const std::string& id) const;
   void make_gang(const std::vector<const Member*>& present, Unit& unit) const;
+  void cut_segments(const std::vector<const Member*>& present, const GangDeclaration& said, Unit& unit) const;
   [[nodiscard]] const GangObject* object_of(const GangDeclaration& declaration) const;
 
   UnknownSize unknown_;

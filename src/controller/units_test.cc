@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "controller/test_requests.h"
+
 namespace heddle::controller {
 namespace {
 
@@ -120,7 +122,7 @@ TEST(Units, ASizeThatIsNotKnownIsNotGuessed) {
   EXPECT_EQ(table.unit_of("ns/a")->blocked->code, "GangSize");
   EXPECT_NE(table.unit_of("ns/a")->blocked->message.find(object), std::string::npos);
   (void)table.take_changed();
-  table.upsert_object({object, 2, {}, {}});
+  table.upsert_object({object, 2, {}, {}, {}});
   EXPECT_EQ(table.take_changed(), std::set<std::string>{"ns/volcano/v"});
   EXPECT_EQ(table.unit_of("ns/a")->blocked->code, "GangIncomplete");
   table.upsert(member("b", {{"scheduling.k8s.io/group-name", "v"}}));
@@ -142,7 +144,7 @@ TEST(Units, ASizeThatCanBecomeKnownIsWaitedForAndElsePodsAreAlone) {
   ASSERT_TRUE(table.unit_of("ns/a")->blocked);
   EXPECT_EQ(table.unit_of("ns/a")->blocked->code, "GangSize");
   EXPECT_FALSE(table.unit_of("ns/j")->blocked);
-  table.upsert_object({object, 1, {}, {}});
+  table.upsert_object({object, 1, {}, {}, {}});
   EXPECT_FALSE(table.unit_of("ns/a")->blocked);
   table.remove_object(object);
   EXPECT_TRUE(table.unit_of("ns/a")->blocked);
@@ -183,6 +185,83 @@ TEST(Units, AMemberThatChangesItsGangLeavesTheOldOne) {
   table.upsert(member("b", {}));
   EXPECT_TRUE(table.unit_of("ns/a")->blocked);
   EXPECT_FALSE(table.unit_of("ns/b")->gang);
+}
+
+model::Pod segment_pod(const std::string& name, const std::string& index, int64_t created = 1) {
+  model::Pod pod = gang_pod(name, "4", created);
+  pod.meta.annotations["heddle.dev/gang-segment-size"] = "2";
+  pod.meta.annotations["heddle.dev/gang-segment-topology"] = "rack";
+  if (!index.empty()) pod.meta.annotations["heddle.dev/gang-index"] = index;
+  return pod;
+}
+
+TEST(Units, MembersOfConsecutiveRanksAreOneSegment) {
+  UnitTable table;
+  const char* const kIndexes[] = {"3", "0", "2", "1"};
+  for (const char* index : kIndexes) table.upsert(segment_pod(std::string("p") + index, index));
+  const Unit* unit = table.unit_of("ns/p0");
+  ASSERT_FALSE(unit->blocked);
+  EXPECT_EQ(unit->segment_level, "rack");
+  EXPECT_EQ(unit->segment_size, 2);
+  EXPECT_EQ(unit->segment_numbers(),
+            (std::map<std::string, int64_t>{{"ns/p0", 0}, {"ns/p1", 0}, {"ns/p2", 1}, {"ns/p3", 1}}));
+  // A launcher that is in no segment takes no rank, and what has ended leaves the others where they are.
+  table.upsert(gang_pod("a-launcher", "4"));
+  EXPECT_EQ(table.unit_of("ns/p0")->segment_numbers().at("ns/a-launcher"), -1);
+  model::Pod done = segment_pod("p1", "1");
+  done.phase = "Succeeded";
+  table.upsert(done);
+  EXPECT_EQ(table.unit_of("ns/p0")->segment_numbers().at("ns/p2"), 1);
+}
+
+TEST(Units, WithoutIndexesThePositionIsTheRank) {
+  UnitTable table;
+  for (int i = 0; i < 4; ++i) table.upsert(segment_pod("p" + std::to_string(i), "", 10 - i));
+  EXPECT_EQ(table.unit_of("ns/p0")->segments, (std::vector<int64_t>{0, 0, 1, 1}));
+  EXPECT_EQ(table.unit_of("ns/p0")->members.front(), "ns/p3") << "the oldest";
+}
+
+TEST(Units, EachJobOfAJobSetIsASegment) {
+  UnitTable table;
+  for (int job = 0; job < 2; ++job) {
+    for (int i = 0; i < 3; ++i) {
+      table.upsert(member("p" + std::to_string(job) + std::to_string(i),
+                          {{"jobset.sigs.k8s.io/jobset-name", "s"},
+                           {"jobset.sigs.k8s.io/job-global-index", std::to_string(job)},
+                           {"batch.kubernetes.io/job-completion-index", std::to_string(i)},
+                           {"heddle.dev/gang-size", "6"},
+                           {"kueue.x-k8s.io/podset-slice-required-topology", "rack"}}));
+    }
+  }
+  const Unit* unit = table.unit_of("ns/p00");
+  ASSERT_FALSE(unit->blocked) << unit->blocked->message;
+  EXPECT_EQ(unit->segments, (std::vector<int64_t>{0, 0, 0, 1, 1, 1}));
+  EXPECT_EQ(unit->segment_size, 3);
+}
+
+TEST(Units, SpBlockCountsDevices) {
+  const auto pod = [](const std::string& name, const std::string& block) {
+    model::Pod out = member(name, {{"scheduling.k8s.io/group-name", "j"},
+                                   {"scheduling.volcano.sh/group-min-member", "4"},
+                                   {"heddle.dev/request", testing::npu_request(16)}});
+    if (!block.empty()) out.meta.annotations["sp-block"] = block;
+    return out;
+  };
+  UnitTable table;
+  for (const char* name : {"a", "b", "c", "d"}) table.upsert(pod(name, "32"));
+  EXPECT_EQ(table.unit_of("ns/a")->segments, (std::vector<int64_t>{0, 0, 1, 1}));
+  EXPECT_EQ(table.unit_of("ns/a")->segment_level, "superNode");
+  for (const char* name : {"a", "b", "c", "d"}) table.upsert(pod(name, "24"));
+  ASSERT_TRUE(table.unit_of("ns/a")->blocked);
+  EXPECT_EQ(table.unit_of("ns/a")->blocked->message,
+            "sp-block: 24 devices are no whole number of pods of 16; write a multiple of it");
+  for (const char* name : {"a", "b", "c", "d"}) table.upsert(pod(name, ""));
+  EXPECT_EQ(table.unit_of("ns/a")->segment_level, "");
+  GangObject object;
+  object.key = "scheduling.volcano.sh/PodGroup ns/j";
+  object.segment_devices = 16;
+  table.upsert_object(object);
+  EXPECT_EQ(table.unit_of("ns/a")->segments, (std::vector<int64_t>{0, 1, 2, 3}));
 }
 
 }  // namespace

@@ -6,35 +6,14 @@
 #include <numeric>
 
 #include "engine/boxes.h"
+#include "engine/gang_fill.h"
 #include "engine/gang_place.h"
 #include "engine/slice.h"
 
 namespace heddle::engine {
 namespace {
 
-// Large bins first, so that few are used; the last one is the tightest that still takes the rest.
-struct Bin {
-  int64_t room = 0;
-  int64_t free = 0;
-  std::vector<size_t> nodes;
-};
-
-template <typename Use>
-Result<void> fill(std::vector<Bin>& bins, int64_t wanted, Use use) {
-  std::stable_sort(bins.begin(), bins.end(),
-                   [](const Bin& a, const Bin& b) { return a.room != b.room ? a.room > b.room : a.free < b.free; });
-  for (size_t i = 0; i < bins.size() && wanted > 0; ++i) {
-    size_t at = i;
-    while (bins[i].room >= wanted && at + 1 < bins.size() && bins[at + 1].room >= wanted) ++at;
-    // Of those with the same room the one with the least free was sorted first.
-    while (at > i && bins[at - 1].room == bins[at].room) --at;
-    const int64_t here = std::min(bins[at].room, wanted);
-    if (here <= 0) break;
-    HEDDLE_CHECK_OK(use(bins[at], here));
-    wanted -= here;
-  }
-  return {};
-}
+constexpr int64_t kAsManyAsFit = int64_t{1} << 40;
 
 Result<void> check(const GangRequest& request) {
   if (request.members.empty()) return fail(Code::kInvalidArgument, "a gang needs members", "members");
@@ -54,7 +33,8 @@ GangSearch::GangSearch(const State& state, const GangRequest& request, Topology 
 Result<std::unique_ptr<GangSearch>> GangSearch::make(const State& state, const std::vector<TopologyLevel>& levels,
                                                      const GangRequest& request) {
   HEDDLE_CHECK_OK(check(request));
-  HEDDLE_TRY(Topology topology, Topology::make(state, levels, {request.required, request.preferred}));
+  HEDDLE_TRY(Topology topology,
+             Topology::make(state, levels, {request.segment_level, request.preferred, request.required}));
   HEDDLE_TRY(BoxKeeper boxes, BoxKeeper::make(state.inside(), request.boxes));
   std::unique_ptr<GangSearch> search(new GangSearch(state, request, std::move(topology), std::move(boxes)));
   if (!request.required.empty() && !request.preferred.empty() &&
@@ -64,6 +44,7 @@ Result<std::unique_ptr<GangSearch>> GangSearch::make(const State& state, const s
                             request.preferred),
                 "required");
   }
+  HEDDLE_CHECK_OK(search->check_segments());
   HEDDLE_CHECK_OK(search->make_groups());
   return search;
 }
@@ -158,16 +139,21 @@ int64_t GangSearch::free_on(size_t node) const {
 }
 
 Result<int64_t> GangSearch::room_on(size_t node, size_t group) {
-  if (rations_) {
-    const auto ration = rations_->find(node);
-    return ration == rations_->end() ? 0 : ration->second;
+  const auto limit = static_cast<int64_t>(groups_[group]->members.size());
+  int64_t bound = limit;
+  if (const auto rations = rations_.find(group); rations != rations_.end()) {
+    const auto ration = rations->second.find(node);
+    bound = ration == rations->second.end() ? 0 : ration->second;
   }
+  if (bound <= 0) return 0;
   const auto taken = taken_.find(node);
-  if (taken == taken_.end()) return groups_[group]->room(*nodes_[node]);
+  if (taken == taken_.end()) {
+    HEDDLE_TRY(const int64_t room, groups_[group]->room(*nodes_[node]));
+    return std::min(room, bound);
+  }
   if (!groups_[group]->open(*nodes_[node], Leave::kNothing)) return 0;
   Overlay trial = taken->second;
-  const auto limit = static_cast<int64_t>(groups_[group]->members.size());
-  HEDDLE_TRY(const auto copies, groups_[group]->take(*nodes_[node], trial, limit, Leave::kNothing));
+  HEDDLE_TRY(const auto copies, groups_[group]->take(*nodes_[node], trial, std::min(limit, bound), Leave::kNothing));
   return static_cast<int64_t>(copies.size());
 }
 
@@ -178,7 +164,7 @@ Result<std::vector<std::pair<size_t, int64_t>>> GangSearch::distribute(size_t le
                                                                        int64_t wanted) {
   std::vector<std::pair<size_t, int64_t>> out;
   std::map<std::string, size_t> by_domain;
-  std::vector<Bin> bins;
+  std::vector<GangBin> bins;
   for (const size_t node : nodes) {
     HEDDLE_TRY(const int64_t room, room_on(node, group));
     if (room == 0) continue;
@@ -188,17 +174,16 @@ Result<std::vector<std::pair<size_t, int64_t>>> GangSearch::distribute(size_t le
     if (at == bins.size()) bins.emplace_back();
     bins[at].room += room;
     bins[at].free += free_on(node);
-    bins[at].nodes.push_back(node);
+    bins[at].parts.push_back(node);
   }
-  HEDDLE_CHECK_OK(fill(bins, wanted, [&](const Bin& bin, int64_t here) -> Result<void> {
+  for (const auto& [bin, here] : fill_bins(bins, wanted)) {
     if (level == 0) {
-      out.emplace_back(bin.nodes.front(), here);
-      return {};
+      out.emplace_back(bins[bin].parts.front(), here);
+      continue;
     }
-    HEDDLE_TRY(const auto inside, distribute(level - 1, group, bin.nodes, here));
+    HEDDLE_TRY(const auto inside, distribute(level - 1, group, bins[bin].parts, here));
     out.insert(out.end(), inside.begin(), inside.end());
-    return {};
-  }));
+  }
   return out;
 }
 
@@ -217,28 +202,47 @@ Result<GangAttempt> GangSearch::fill_domain(const GangDomain& domain, const std:
   GangAttempt made;
   made.members.resize(request_.members.size());
   taken_ = freed_;
+  rations_.clear();
+  const bool segmented = segmented_in(domain);
+  if (segmented) {
+    // Segments go where they break no box at all, if boxes are short.
+    for (size_t group = 0; group < groups_.size() && boxes == Boxes::kKept; ++group) {
+      HEDDLE_CHECK_OK(ration(group, domain.nodes, kAsManyAsFit, Spare::kLeft));
+    }
+    HEDDLE_CHECK_OK(fill_segments(domain, wanted, made));
+    rations_.clear();
+  }
   const size_t level = domain.level ? std::max<size_t>(*domain.level, 1) - 1 : topology_.levels().size() - 1;
   for (size_t group = 0; group < groups_.size(); ++group) {
     std::vector<size_t> members;
     for (const size_t member : groups_[group]->members) {
-      if (wanted[member]) members.push_back(member);
+      if (wanted[member] && !(segmented && request_.members[member].segment >= 0)) members.push_back(member);
     }
     if (members.empty()) continue;
-    if (boxes == Boxes::kKept) HEDDLE_CHECK_OK(ration(group, domain.nodes, static_cast<int64_t>(members.size())));
-    const auto shared = distribute(level, group, domain.nodes, static_cast<int64_t>(members.size()));
-    rations_.reset();
-    HEDDLE_TRY(const auto shares, shared);
-    size_t next = 0;
-    for (const auto& [node, copies] : shares) {
-      HEDDLE_TRY(auto solutions, groups_[group]->take(*nodes_[node], taken_[node], copies, Leave::kNothing));
-      for (allocator::Solution& solution : solutions) {
-        made.members[members[next++]] = GangSpot{node, group, std::move(solution)};
-        ++made.placed;
-      }
-    }
+    const auto count = static_cast<int64_t>(members.size());
+    if (boxes == Boxes::kKept) HEDDLE_CHECK_OK(ration(group, domain.nodes, count, Spare::kUsed));
+    HEDDLE_CHECK_OK(take_members(group, level, domain.nodes, members, made));
+    rations_.erase(group);
   }
   made.enough = enough(made);
   return made;
+}
+
+// These members of a group, in rank order; as many as there is room for.
+Result<void> GangSearch::take_members(size_t group, size_t level, const std::vector<size_t>& nodes,
+                                      const std::vector<size_t>& members, GangAttempt& made) {
+  HEDDLE_TRY(const auto shares, distribute(level, group, nodes, static_cast<int64_t>(members.size())));
+  size_t next = 0;
+  for (const auto& [node, copies] : shares) {
+    HEDDLE_TRY(auto solutions, groups_[group]->take(*nodes_[node], taken_[node], copies, Leave::kNothing));
+    if (const auto rations = rations_.find(group); rations != rations_.end())
+      rations->second[node] -= static_cast<int64_t>(solutions.size());
+    for (allocator::Solution& solution : solutions) {
+      made.members[members[next++]] = GangSpot{node, group, std::move(solution)};
+      ++made.placed;
+    }
+  }
+  return {};
 }
 
 bool GangSearch::enough(const GangAttempt& made) const {
@@ -352,6 +356,8 @@ Result<std::optional<GangDomain>> domain_of_all(const State& state, const std::v
 Result<GangOutcome> place_gang(const State& state, const std::vector<TopologyLevel>& levels, const GangRequest& request,
                                SeededRandom& random) {
   HEDDLE_CHECK_OK(check(request));
+  if (is_slice(request.required) && !request.segment_level.empty())
+    return fail(Code::kInvalidArgument, "a slice is one shape: leave the segments out", "segment_level");
   if (is_slice(request.required)) return place_slice(state, request, random);
   HEDDLE_TRY(const auto search, GangSearch::make(state, levels, request));
   HEDDLE_TRY(const std::optional<GangDomain> first, domain_of_all(state, levels, request));

@@ -22,6 +22,8 @@ struct GangMember {
   // Equal texts: equal requests, but for the nodes that are pinned or excluded; see fit_signature().
   std::string shape;
   std::string subgroup = {};
+  int64_t segment =
+      -1;  // those of one number lie in one domain of GangRequest::segment_level; less than 0: in no segment
 };
 
 // Boxes of one shape that are guaranteed to others: so many whole devices of one node each.
@@ -50,6 +52,12 @@ struct GangRequest {
   // Further ones that will be asked for when it has started: of the domains that take the members, those come first
   // that take these as well.
   std::vector<GangMember> later = {};
+  // Segments: each of them in one domain of this level, by name or node label; empty: there are none. With required or
+  // preferred beside it all segments lie in one domain of that level. Whole segments are placed, or what waits of them.
+  std::string segment_level = {};
+  int64_t segment_size = 0;  // members of a segment that is whole; for explanations
+  // Where members of a segment are placed already; the nodes are in fixed_nodes too. The others follow them.
+  std::map<int64_t, std::vector<std::string>> fixed_segments = {};
 };
 
 struct GangAssigned {
@@ -66,10 +74,10 @@ using GangOutcome = std::variant<GangAssigned, Waiting, Infeasible>;
 // and as few nodes; the members of one shape take them in rank order, so that neighbours in rank are neighbours.
 // With members of one shape a "no" is exact unless the search on a node was given up; with several shapes they are
 // placed by falling number of devices, and a fit that needs another order may be missed, never invented. The same holds
-// for devices that several nodes see, and where boxes run short: then the nodes are taken that break the fewest for a
-// member, one after the other.
-// Errors: those of State::place; kInvalidArgument for a level that is not there, no members, a minimum out of range.
-// Cost: O(nodes * copies on a node * devices) for each shape, and O(levels * nodes) for the domains.
+// for devices that several nodes see, for segments with members of several shapes, and where boxes run short: then the
+// nodes are taken that break the fewest for a member, one after the other. Errors: those of State::place;
+// kInvalidArgument for a level that is not there, no members, a minimum out of range. Cost: O(nodes * copies on a node
+// * devices) for each shape, and O(levels * nodes) for the domains.
 Result<GangOutcome> place_gang(const State& state, const std::vector<TopologyLevel>& levels, const GangRequest& request,
                                SeededRandom& random);
 

@@ -106,12 +106,12 @@ Result<std::vector<BoxCounts>> GangSearch::prices_on(size_t node, size_t group) 
 
 // Each node first takes those that break nothing. Then, while members are missing, the node and the number come next
 // that break the least for each.
-Result<void> GangSearch::ration(size_t group, const std::vector<size_t>& nodes, int64_t wanted) {
+Result<void> GangSearch::ration(size_t group, const std::vector<size_t>& nodes, int64_t wanted, Spare spare) {
   struct Offer {
     std::vector<BoxCounts> prices;
     int64_t taken = 0;
   };
-  rations_.reset();
+  rations_.erase(group);
   BoxCounts broken = broken_so_far();
   std::vector<Offer> offers(nodes.size());
   const auto paid = [&](const Offer& offer) {
@@ -123,7 +123,7 @@ Result<void> GangSearch::ration(size_t group, const std::vector<size_t>& nodes, 
     for (int64_t to = offer.taken + 1; to <= std::min(room, offer.taken + wanted); ++to) {
       const BoxCounts more = minus(offer.prices[static_cast<size_t>(to) - 1], paid(offer));
       const Step step{to - offer.taken, sum_of(more)};
-      if (step.price > 0 && !boxes_.affordable(plus(broken, more))) break;
+      if (step.price > 0 && (spare == Spare::kLeft || !boxes_.affordable(plus(broken, more)))) break;
       if (best.members == 0 || better(step, best)) best = step;
     }
     return best;
@@ -154,9 +154,9 @@ Result<void> GangSearch::ration(size_t group, const std::vector<size_t>& nodes, 
     wanted -= step.members;
     offer_again(i);
   }
-  rations_.emplace();
+  std::map<size_t, int64_t>& rations = rations_[group];
   for (size_t i = 0; i < nodes.size(); ++i) {
-    if (offers[i].taken > 0) (*rations_)[nodes[i]] = offers[i].taken;
+    if (offers[i].taken > 0) rations[nodes[i]] = offers[i].taken;
   }
   return {};
 }

@@ -50,11 +50,13 @@ std::string GangSearch::ask_text() const {
   const std::string where = request_.required.empty()
                                 ? ""
                                 : fmt::format(" in one {}", topology_.levels()[topology_.level_of(request_.required)]);
-  return fmt::format("gang {} needs {} at once{}", request_.name, members(request_.minimum), where);
+  return fmt::format("gang {} needs {} at once{}{}", request_.name, members(request_.minimum), where, segments_text());
 }
 
 // Not even with nothing else running, in any domain that is allowed.
 Result<std::optional<GangOutcome>> GangSearch::infeasible() {
+  HEDDLE_TRY(std::optional<Reason> never, segments_never());
+  if (never) return std::optional(GangOutcome(Infeasible{{*std::move(never)}}));
   const auto level = levels_to_try().back();
   std::optional<GangDomain> largest;
   int64_t most = -1;
@@ -72,7 +74,7 @@ Result<std::optional<GangOutcome>> GangSearch::infeasible() {
   // What a single member cannot have anywhere has a reason of its own.
   for (const auto& group : groups_) {
     HEDDLE_TRY(const Outcome alone, engine::explain(group->placement()));
-    if (const auto* never = std::get_if<Infeasible>(&alone)) return std::optional(GangOutcome(*never));
+    if (const auto* nowhere = std::get_if<Infeasible>(&alone)) return std::optional(GangOutcome(*nowhere));
   }
   return std::optional(GangOutcome(Infeasible{
       {{kTooLarge, fmt::format("{}; {} has room for {} even when nothing else runs", ask_text(),
@@ -170,6 +172,8 @@ Result<GangOutcome> GangSearch::explain(const GangDomain& closest) {
   if (too_large == nullptr) {
     HEDDLE_TRY(std::optional<Reason> short_of_boxes, boxes_short(closest, made.placed));
     if (short_of_boxes) return GangOutcome(Waiting{{*std::move(short_of_boxes)}});
+    HEDDLE_TRY(std::optional<Reason> short_of_segments, segments_short(closest));
+    if (short_of_segments) return GangOutcome(Waiting{{*std::move(short_of_segments)}});
   }
   const int64_t missing = std::max<int64_t>(request_.minimum - made.placed, 1);
   HEDDLE_TRY(std::optional<NodeNeed> needs, need(missing));

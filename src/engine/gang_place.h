@@ -28,6 +28,12 @@ struct GangSpot {
   allocator::Solution solution;
 };
 
+// Members that lie in one domain of GangRequest::segment_level.
+struct GangSegment {
+  int64_t number = 0;
+  std::map<size_t, std::vector<size_t>> parts;  // members by group
+};
+
 struct GangAttempt {
   std::vector<std::optional<GangSpot>> members;  // as asked
   int64_t placed = 0;
@@ -72,12 +78,34 @@ class GangSearch {
   [[nodiscard]] bool enough(const GangAttempt& made) const;
   Result<GangOutcome> assigned(const GangDomain& domain, const GangAttempt& made, SeededRandom& random);
 
+  Result<void> take_members(size_t group, size_t level, const std::vector<size_t>& nodes,
+                            const std::vector<size_t>& members, GangAttempt& made);
+
+  // gang_segments.cc
+  [[nodiscard]] Result<void> check_segments() const;
+  [[nodiscard]] bool segmented_in(const GangDomain& domain) const;
+  [[nodiscard]] std::vector<GangSegment> segments_of(const std::vector<bool>& wanted) const;
+  [[nodiscard]] std::vector<GangDomain> segment_domains(const std::vector<size_t>& nodes) const;
+  [[nodiscard]] std::string home_of(int64_t segment) const;
+  Result<void> take_segment(const GangSegment& segment, const GangDomain& domain, GangAttempt& made);
+  Result<int64_t> segments_in(const GangDomain& domain, const GangSegment& like, int64_t limit);
+  [[nodiscard]] std::vector<std::pair<size_t, int64_t>> spread(size_t level, const std::vector<GangDomain>& domains,
+                                                               const std::vector<int64_t>& rooms,
+                                                               const std::vector<size_t>& among, int64_t wanted) const;
+  Result<void> place_alike(const GangDomain& domain, const std::vector<GangDomain>& parts,
+                           const std::vector<const GangSegment*>& segments, GangAttempt& made);
+  Result<void> fill_segments(const GangDomain& domain, const std::vector<bool>& wanted, GangAttempt& made);
+  [[nodiscard]] std::string segments_text() const;
+  Result<std::optional<Reason>> segments_never();
+  Result<std::optional<Reason>> segments_short(const GangDomain& domain);
+
   // gang_boxes.cc
   [[nodiscard]] bool held_by_nobody(size_t node, const allocator::DeviceInfo& device) const;
   [[nodiscard]] BoxCounts opened_on(size_t node, const Overlay& overlay) const;
   [[nodiscard]] BoxCounts broken_so_far() const;
   Result<std::vector<BoxCounts>> prices_on(size_t node, size_t group);
-  Result<void> ration(size_t group, const std::vector<size_t>& nodes, int64_t wanted);
+  enum class Spare { kUsed, kLeft };  // whether any boxes are broken
+  Result<void> ration(size_t group, const std::vector<size_t>& nodes, int64_t wanted, Spare spare);
   Result<std::optional<Reason>> boxes_short(const GangDomain& domain, int64_t fitting);
 
   // gang_explain.cc
@@ -100,8 +128,9 @@ class GangSearch {
   std::map<size_t, Overlay> freed_;                 // by node: what has ended, as is assumed
   std::map<size_t, Overlay> taken_;                 // of the attempt under way, by node; and what is freed
   BoxKeeper boxes_;
-  // How many members of the group that is being placed a node takes at most, so that boxes last; nothing: no bound.
-  std::optional<std::map<size_t, int64_t>> rations_;
+  // By group and node: how many members the node takes at most, so that boxes last. A group that is not there: no
+  // bound.
+  std::map<size_t, std::map<size_t, int64_t>> rations_;
 };
 
 }  // namespace heddle::engine
