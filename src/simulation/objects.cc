@@ -116,4 +116,21 @@ model::Pod pod_object(const SimulatedWorkload& workload) {
   return pod;
 }
 
+engine::GangRequest gang_request(const SimulatedWorkload& workload, std::vector<engine::PlacementRequest> members,
+                                 const std::string& shape) {
+  engine::GangRequest gang;
+  gang.name = workload.name;
+  gang.minimum = workload.minimum;
+  gang.required = workload.required;
+  gang.preferred = workload.preferred;
+  gang.segment_level = workload.segment_level;
+  gang.segment_size = workload.segment_size;
+  for (engine::PlacementRequest& request : members) {
+    const auto rank = static_cast<int64_t>(gang.members.size());
+    gang.members.push_back({std::move(request), shape});
+    if (workload.segment_size > 0) gang.members.back().segment = rank / workload.segment_size;
+  }
+  return gang;
+}
+
 }  // namespace heddle::simulation

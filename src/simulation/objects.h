@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/gang.h"
 #include "model/claim.h"
 #include "model/device.h"
 #include "model/pod.h"
@@ -24,5 +25,9 @@ std::string class_name(const std::string& vendor);
 // What each member asks for.
 model::ClaimSpec claim_spec(const DeviceAsk& ask);
 model::Pod pod_object(const SimulatedWorkload& workload);
+
+// As the engine is asked for the gang; members: in rank order. shape: equal for equal requests.
+engine::GangRequest gang_request(const SimulatedWorkload& workload, std::vector<engine::PlacementRequest> members,
+                                 const std::string& shape);
 
 }  // namespace heddle::simulation

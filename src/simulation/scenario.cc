@@ -207,6 +207,7 @@ Result<void> read_gang(Fields& fields, SimulatedWorkload& workload) {
     HEDDLE_TRY(Fields inside, Fields::of(*gang, fields.path("gang")));
     HEDDLE_TRY(workload.members, inside.integer("size", 1, 1, kMostMembers));
     HEDDLE_TRY(workload.minimum, inside.integer("minimum", workload.members, 1, workload.members));
+    HEDDLE_TRY(workload.segment_size, inside.integer("segment", 0, 1, workload.members));
     HEDDLE_CHECK_OK(inside.done());
   }
   if (const Json* topology = fields.find("topology")) {
@@ -215,8 +216,12 @@ Result<void> read_gang(Fields& fields, SimulatedWorkload& workload) {
     HEDDLE_CHECK_OK(check_level(workload.required, inside.path("required")));
     HEDDLE_TRY(workload.preferred, inside.text("preferred"));
     HEDDLE_CHECK_OK(check_level(workload.preferred, inside.path("preferred")));
+    HEDDLE_TRY(workload.segment_level, inside.text("segment"));
+    HEDDLE_CHECK_OK(check_level(workload.segment_level, inside.path("segment")));
     HEDDLE_CHECK_OK(inside.done());
   }
+  if ((workload.segment_size > 0) != !workload.segment_level.empty())
+    return wrong(fields.path("gang"), "segments need gang.segment, the members of each, and topology.segment, a level");
   return {};
 }
 

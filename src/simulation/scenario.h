@@ -64,6 +64,8 @@ struct SimulatedWorkload {
   std::string required;  // topology levels; empty: none
   std::string preferred;
   bool never_preempts = false;  // preemptionPolicy: Never
+  int64_t segment_size = 0;   // members; 0: none
+  std::string segment_level;  // with a size
 };
 
 struct NamedJson {

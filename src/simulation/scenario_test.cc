@@ -98,6 +98,8 @@ TEST(ScenarioTest, ABadWorkloadIsToldTheFieldAndTheFix) {
       {R"("duration": 1, "request": {}, "gang": {"size": 2, "minimum": 3})", "f: workloads[0].gang.minimum", "1 to 2"},
       {R"("duration": 1, "request": {}, "topology": {"required": "aisle"})", "f: workloads[0].topology.required",
        "rack"},
+      {R"("duration": 1, "request": {}, "gang": {"size": 4, "segment": 2})", "f: workloads[0].gang",
+       "topology.segment, a level"},
       {R"("duration": 1, "request": {}, "gaps": "odd")", "f: workloads[0].gaps", "random"},
       {R"("duration": 1, "request": {}, "priorty": 1)", "f: workloads[0].priorty", "priority"},
       {R"("duration": 1, "request": {}, "nodeSelector": {"a": 1})", "f: workloads[0].nodeSelector[a]", "quotes"},

@@ -159,9 +159,9 @@ class Simulation {
     HEDDLE_TRY(const auto member, engine::asked(state_, {workload.name, workload.name, unit.spec}));
     for (int64_t i = 0; i < workload.members; ++i) unit.asked.insert(unit.asked.end(), member.begin(), member.end());
     for (queueing::Portion& portion : unit.asked) table_.fill_boxes(portion);
-    unit.shape =
-        fmt::format("{}\n{}\n{} {}\n{}\n{}", engine::fit_signature(unit.pod), codec::claim_spec_json(unit.spec),
-                    workload.members, workload.minimum, workload.required, workload.preferred);
+    unit.shape = fmt::format("{}\n{}\n{} {} {}\n{}\n{}\n{}", engine::fit_signature(unit.pod),
+                             codec::claim_spec_json(unit.spec), workload.members, workload.minimum,
+                             workload.segment_size, workload.required, workload.preferred, workload.segment_level);
     push(Time{} + workload.arrival, EventKind::kArrival, workload.name, 0);
     units_.emplace(workload.name, std::move(unit));
     return {};
@@ -347,15 +347,9 @@ class Simulation {
   }
 
   [[nodiscard]] static engine::GangRequest gang_of(const Unit& unit, const std::set<std::string>& closed) {
-    engine::GangRequest gang;
-    gang.name = unit.workload->name;
-    gang.minimum = unit.workload->minimum;
-    gang.required = unit.workload->required;
-    gang.preferred = unit.workload->preferred;
-    for (int64_t i = 0; i < unit.workload->members; ++i) {
-      gang.members.push_back({request_of(unit, i, closed), unit.shape});
-    }
-    return gang;
+    std::vector<engine::PlacementRequest> members;
+    for (int64_t i = 0; i < unit.workload->members; ++i) members.push_back(request_of(unit, i, closed));
+    return gang_request(*unit.workload, std::move(members), unit.shape);
   }
 
   static Answer refusal_of(std::vector<Reason> reasons, bool hopeless) { return Refusal{std::move(reasons), hopeless}; }

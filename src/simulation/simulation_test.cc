@@ -138,6 +138,17 @@ TEST(SimulationTest, WhatNeverFitsSaysWhy) {
   EXPECT_THAT(result.unplaced[3].reasons.front().message, HasSubstr("rack"));
 }
 
+TEST(SimulationTest, EachSegmentOfAGangLiesInOneRack) {
+  const auto result = simulated(nodes(4, 1), R"({"workloads": [
+    {"name": "fits", "duration": 10, "gang": {"size": 4, "segment": 2}, "topology": {"segment": "rack"}, "request": {}},
+    {"name": "wide", "duration": 10, "gang": {"size": 3, "segment": 3}, "topology": {"segment": "rack"},
+     "request": {}}]})");
+  EXPECT_EQ(result.finished, 1);
+  ASSERT_EQ(result.unplaced.size(), 1U);
+  EXPECT_EQ(result.unplaced[0].workload, "wide");
+  EXPECT_THAT(result.unplaced[0].reasons.front().message, HasSubstr("in segments of 3 that lie in one rack each"));
+}
+
 TEST(SimulationTest, AnElasticGangStartsWithItsMinimum) {
   const auto result = simulated(nodes(3, 1), R"({"workloads": [
     {"name": "one", "duration": 100, "request": {}},
