@@ -282,7 +282,8 @@ Result<GangAttempt> GangSearch::best_attempt(const GangDomain& domain) {
   return made;
 }
 
-Result<GangOutcome> GangSearch::assigned(const GangDomain& domain, const GangAttempt& made, SeededRandom& random) {
+Result<GangOutcome> GangSearch::assigned(const GangDomain& domain, GangAttempt made, SeededRandom& random) {
+  HEDDLE_CHECK_OK(bring_together(made));
   GangAssigned out;
   out.level = domain.level ? topology_.levels()[*domain.level] : std::string();
   out.domain = domain.name;
@@ -327,11 +328,11 @@ Result<GangFound> GangSearch::find() {
 
 Result<GangOutcome> GangSearch::run(SeededRandom& random, const std::optional<GangDomain>& first) {
   if (first) {
-    HEDDLE_TRY(const GangAttempt made, best_attempt(*first));
-    if (made.enough) return assigned(*first, made, random);
+    HEDDLE_TRY(GangAttempt made, best_attempt(*first));
+    if (made.enough) return assigned(*first, std::move(made), random);
   }
-  HEDDLE_TRY(const GangFound found, find());
-  if (found.best) return assigned(found.best->first, found.best->second, random);
+  HEDDLE_TRY(GangFound found, find());
+  if (found.best) return assigned(found.best->first, std::move(found.best->second), random);
   return explain(found.closest.value_or(GangDomain{}));
 }
 

@@ -76,10 +76,15 @@ class GangSearch {
   [[nodiscard]] int64_t free_on(size_t node) const;
   [[nodiscard]] std::vector<bool> the_minimum() const;
   [[nodiscard]] bool enough(const GangAttempt& made) const;
-  Result<GangOutcome> assigned(const GangDomain& domain, const GangAttempt& made, SeededRandom& random);
+  Result<GangOutcome> assigned(const GangDomain& domain, GangAttempt made, SeededRandom& random);
 
   Result<void> take_members(size_t group, size_t level, const std::vector<size_t>& nodes,
                             const std::vector<size_t>& members, GangAttempt& made);
+
+  // gang_close.cc
+  [[nodiscard]] std::vector<const allocator::DeviceInfo*> close_cards(size_t node, size_t group,
+                                                                      const Overlay& overlay) const;
+  Result<void> bring_together(GangAttempt& made);
 
   // gang_segments.cc
   [[nodiscard]] Result<void> check_segments() const;

@@ -193,6 +193,15 @@ Result<std::vector<Solution>> GangGroup::take(const NodeEntry& node, Overlay& ov
   return copies;
 }
 
+Result<std::optional<Solution>> GangGroup::take_of(const NodeEntry& node, Overlay& overlay,
+                                                   std::vector<const DeviceInfo*> first) {
+  placement_->policy.choose(std::move(first));
+  HEDDLE_TRY(auto copies, take(node, overlay, 1, Leave::kNothing));
+  placement_->policy.choose({});
+  if (copies.empty()) return std::optional<Solution>();
+  return std::optional(std::move(copies.front()));
+}
+
 Result<int64_t> GangGroup::room(const NodeEntry& node) {
   const auto known = room_.find(node.view.node);
   if (known != room_.end() && !spanning_) return known->second;

@@ -36,6 +36,9 @@ class GangGroup {
   [[nodiscard]] bool open(const NodeEntry& node, Leave leave) const;
   // Where one copy after the other goes; at most `limit`. What is taken is added to the overlay.
   Result<std::vector<allocator::Solution>> take(const NodeEntry& node, Overlay& overlay, int64_t limit, Leave leave);
+  // One copy, these devices first. Nothing: there is no room for it.
+  Result<std::optional<allocator::Solution>> take_of(const NodeEntry& node, Overlay& overlay,
+                                                     std::vector<const allocator::DeviceInfo*> first);
   // How many copies, on a node where the gang has taken nothing; remembered. At most as many as there are members.
   Result<int64_t> room(const NodeEntry& node);
 

@@ -303,5 +303,26 @@ TEST_F(GangTest, TheSameInputGivesTheSameAnswer) {
   }
 }
 
+// Of eight cards on two PCIe roots, taken so that the tightest fit by itself would mix the roots.
+TEST_F(GangTest, TheCardsOfAMemberLieCloseTogether) {
+  model::ResourceSlice slice = test::make_slice("a", 8, 80000 * kMiB);
+  for (size_t i = 0; i < slice.devices.size(); ++i)
+    slice.devices[i].attributes["resource.kubernetes.io/pcieRoot"] = std::string(i % 2 == 0 ? "even" : "odd");
+  state_.upsert_node(test::make_node("a"));
+  state_.upsert_slice(slice);
+  const GangOutcome outcome = place(gang(2, {.count = 3}));
+  const auto& members = std::get<GangAssigned>(outcome).members;
+  std::set<std::string> taken;
+  for (const auto& one : members) {
+    std::set<int> roots;
+    for (const model::DeviceResult& result : one->allocations.at(0).results) {
+      roots.insert((result.device.back() - '0') % 2);
+      EXPECT_TRUE(taken.insert(result.device).second);
+    }
+    EXPECT_EQ(roots.size(), 1U);
+  }
+  EXPECT_EQ(taken.size(), 6U);
+}
+
 }  // namespace
 }  // namespace heddle::engine
