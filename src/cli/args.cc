@@ -51,8 +51,10 @@ CLI::App* add_up(CLI::App& app, Raw& raw) {
       "Let the members of this group use this Heddle, which root must have started (default: its user alone)");
   verb->add_option("--starve-after", raw.starvation,
                    "A job that has waited this long goes before all others, and nothing passes it (default: 10m)");
-  verb->add_option("--queues", raw.up.queues_file,
-                   "Queues from now on: a file of AcceleratorQueue objects; or none (default: those of before)");
+  verb->add_option(
+      "--queues", raw.up.queues_file,
+      "Queues and reservations from now on: a file of AcceleratorQueue and AcceleratorReservation objects; or "
+      "none (default: those of before)");
   verb->add_flag("--strict-shares", options.strict_shares, "Lend nothing of a card's time, even if others are idle");
   verb->add_option("--crash-at-write", options.crash_at_write)->group("");
   verb->footer(
@@ -80,6 +82,14 @@ CLI::App* add_run(CLI::App& app, Raw& raw) {
   verb->add_option("--name", request.name, "A name to find the job by: 1 to 64 characters, not a number");
   verb->add_option("--priority", raw.priority, "Higher goes first, -1000 to 1000 (default: 0)");
   verb->add_option("--queue", request.queue, "The queue to wait in (default: the one that names you or your group)");
+  verb->add_option("--reservation", request.reservation,
+                   "Run inside this reservation of the queues' file, and only while it lasts");
+  verb->add_option("--deadline", raw.deadline,
+                   "End it so long after it got its share: 90s, 10m, 2h. What says so may start before a reservation "
+                   "that it does not reach");
+  verb->add_option("--placement-policy", raw.placement_policy,
+                   "How its cards are chosen: packing, best-fit, spread or least-loaded (default: as its queue says, "
+                   "else packing)");
   verb->add_flag("--no-wait", raw.no_wait, "Exit with 2 when there is no room now");
   verb->add_option("--timeout", raw.timeout, "Exit with 2 when there was no room for so long: 90s, 10m, 2h");
   verb->add_flag(

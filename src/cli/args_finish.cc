@@ -86,6 +86,16 @@ std::variant<Args, Message> finish_run(Raw& raw, std::vector<std::string> comman
     request.virtual_bytes = *bytes;
   }
   if (auto numbers = read_numbers(raw, request); !numbers) return usage_error(numbers.error(), "");
+  if (!raw.deadline.empty()) {
+    const auto seconds = parse_duration(raw.deadline);
+    if (!seconds) return usage_error(seconds.error(), "--deadline");
+    request.deadline_seconds = *seconds;
+  }
+  if (!raw.placement_policy.empty()) {
+    const auto policy = model::parse_placement_policy(raw.placement_policy);
+    if (!policy) return usage_error(policy.error(), "--placement-policy");
+    request.placement_policy = *policy;
+  }
   if (raw.no_wait && !raw.timeout.empty()) {
     return usage_error("--timeout: --no-wait does not wait at all: keep one of the two");
   }

@@ -41,6 +41,8 @@ struct Raw {
   std::string count;
   std::string priority;
   std::string timeout;
+  std::string placement_policy;
+  std::string deadline;
   std::string dashboard_port;
   std::string starvation;
   std::string cel_environment = "stored";

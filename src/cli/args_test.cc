@@ -154,6 +154,10 @@ TEST(Args, WrongLinesNameTheFlagAndTheFix) {
       {{"ps", "--", "true"}, "only `heddle run`"},
       {{"up", "--dashboard-port", "99999"}, "--dashboard-port"},
       {{"up", "--starve-after", "-1s"}, "--starve-after"},
+      {{"run", "--deadline", "0s", "--", "true"}, "--deadline: 0 s: write 1s to 8760h"},
+      {{"run", "--deadline", "soon", "--", "true"}, "--deadline"},
+      {{"run", "--placement-policy", "first", "--", "true"},
+       "--placement-policy: is \"first\": write packing, best-fit"},
       {{"explain"}, "explain: job-or-pod is missing; `heddle explain --help`"},
       {{"cancel"}, "cancel: job is missing"},
       {{"translate"}, "translate: --file is missing"},
@@ -210,6 +214,11 @@ TEST(Args, UpKeepsItsChoices) {
   args = parsed<UpArgs>({"up", "--dashboard-port", "0", "--queues", "q.yaml"});
   EXPECT_EQ(args.queues_file, "q.yaml");
   EXPECT_EQ(parsed<RunArgs>({"run", "--queue", "a", "--", "true"}).request.queue, "a");
+  const auto spread = parsed<RunArgs>({"run", "--placement-policy", "spread", "--", "true"});
+  EXPECT_EQ(spread.request.placement_policy, model::PlacementPolicy::kSpread);
+  const auto reserved = parsed<RunArgs>({"run", "--reservation", "r", "--deadline", "2h", "--", "true"});
+  EXPECT_EQ(reserved.request.reservation, "r");
+  EXPECT_EQ(reserved.request.deadline_seconds, 7200);
   EXPECT_EQ(args.options.page, standalone::Page::kPort);
   EXPECT_EQ(args.options.page_port, 0);
 }

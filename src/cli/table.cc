@@ -183,6 +183,13 @@ Result<std::string> job_text(const std::string& job_json) {
     out += fmt::format("  by         {}, at {}\n", job.at("owner").get<std::string>(), time("submittedAt"));
     out += fmt::format("  command    {}\n", command_of(job));
     if (const std::string queue = queue_of(job); !queue.empty()) out += fmt::format("  queue      {}\n", queue);
+    const auto request = job.value("request", Json::object());
+    if (const auto name = request.value("reservation", std::string()); !name.empty()) {
+      out += fmt::format("  reserved   it runs inside reservation {} only\n", printable(name));
+    }
+    if (const auto seconds = request.value("deadlineSeconds", int64_t{0}); seconds > 0) {
+      out += fmt::format("  deadline   {} s after it got its share\n", seconds);
+    }
     if (state == "waiting") {
       out += fmt::format("  place      {} in the queue\n", job.at("position").get<int64_t>());
       for (const auto& reason : job.at("reasons")) {

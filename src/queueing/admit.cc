@@ -162,6 +162,8 @@ std::optional<Reason> Queues::Impl::member_refusal(const Entry& entry) const {
                     fmt::format("reservation {} ended at {}", reservation.name, format_rfc3339(reservation.end))};
     }
     for (size_t m = 0; m < meters.size(); ++m) {
+      // What it does not name is not what it is for, and is a matter of quota alone.
+      if (!reservation.amounts.contains(meters[m].name)) continue;
       if (entry.demand[m] == 0 || entry.demand[m] <= reserved[r][m] - drawn[r][m]) continue;
       return Reason{"Reservation",
                     fmt::format("reservation {} is for {}, {} in use, {} asked", reservation.name,

@@ -292,6 +292,7 @@ TEST_F(QueuesTest, AQueueAtItsLimitHoldsBackItselfOnly) {
 
 TEST_F(QueuesTest, ReservationsKeepTheirTimeFree) {
   Config config;
+  config.meters = {cards("h100")};  // of what the reservation does not name it says nothing
   config.queues = {queue("root", "", {{"cards", own(10)}}), queue("a", "root", {})};
   config.reservations = {{.name = "demo", .start = at(1000), .end = at(2000), .amounts = {{"cards", 6 * kCard}}}};
   make(std::move(config));

@@ -154,7 +154,9 @@ Result<engine::Outcome> Daemon::place(const Job& job) {
 
 Result<engine::Outcome> Daemon::place(const Job& job, model::ClaimSpec spec) {
   model::Pod pod;
-  return state_.place(request_of(job, std::move(spec), pod), random_);
+  engine::PlacementRequest request = request_of(job, std::move(spec), pod);
+  request.policy = policy_of(job);
+  return state_.place(request, random_);
 }
 
 // Once a job: packing learns from it what else will come.
@@ -414,6 +416,14 @@ Result<void> Daemon::reap_running(Job& job) {
   return end_job(job, outcome, exit_code);
 }
 
+// What it declared as its runtime is kept: others started because of it.
+void Daemon::end_overdue(Job& job) {
+  if (!job.request.deadline_seconds || !job.granted) return;
+  const Duration runtime = Duration::seconds(*job.request.deadline_seconds);
+  if (clock_.now() - *job.granted < runtime) return;
+  end_running(job, fmt::format("ended: its deadline of {} s is over", *job.request.deadline_seconds));
+}
+
 Result<void> Daemon::reap() {
   std::vector<int64_t> ids(jobs_.size());
   std::transform(jobs_.begin(), jobs_.end(), ids.begin(), [](const Job& job) { return job.id; });
@@ -421,6 +431,7 @@ Result<void> Daemon::reap() {
     Job* job = live(id);
     if (job == nullptr) continue;
     if (job->state == JobState::kRunning) {
+      end_overdue(*job);
       HEDDLE_CHECK_OK(reap_running(*job));
     } else if (!alive(job->client)) {
       HEDDLE_CHECK_OK(end_job(*job, "its `heddle run` ended before it could start", std::nullopt));
@@ -511,15 +522,19 @@ void Daemon::report_writing(const std::string& trouble) {
   }
 }
 
+bool Daemon::turn() {
+  const std::lock_guard lock(mutex_);
+  auto done = reap();
+  if (done) done = schedule();
+  if (done) done = keep_past();
+  report_writing(done ? std::string() : done.error().text());
+  return !shutting_down_ || !jobs_.empty();
+}
+
 RunEnd Daemon::run() {
   while (!stopped_) {
     wait_for_events();
-    const std::lock_guard lock(mutex_);
-    auto done = reap();
-    if (done) done = schedule();
-    if (done) done = keep_past();
-    report_writing(done ? std::string() : done.error().text());
-    if (shutting_down_ && jobs_.empty()) return RunEnd::kShutDown;
+    if (!turn()) return RunEnd::kShutDown;
   }
   const std::lock_guard lock(mutex_);
   if (auto kept = keep_past(); !kept) report_writing(kept.error().text());

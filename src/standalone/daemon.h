@@ -152,6 +152,8 @@ class Daemon {
 
   // Watches clients and runners, frees what the dead held, starts what fits, until stop() or the end of a shutdown.
   RunEnd run();
+  // What run() does whenever something happened. False: the shutdown is at its end.
+  bool turn();
   void stop();
 
  private:
@@ -162,7 +164,8 @@ class Daemon {
   // Of a job that was offered: no reasons, it has its share.
   struct Try {
     std::vector<engine::Reason> reasons;
-    bool hopeless = false;  // no card could serve it, even if nothing ran
+    bool hopeless = false;                             // no card could serve it, even if nothing ran
+    std::optional<model::Allocation> allocation = {};  // where it could go, of place_beside_others()
   };
   struct Ending {
     std::string why;
@@ -183,8 +186,13 @@ class Daemon {
   Result<void> open_queues();
   Result<void> renew_queues(const JobQueues::Past& past);
   Result<std::optional<Refused>> join_queue(Job& job);
+  [[nodiscard]] model::PlacementPolicy policy_of(const Job& job) const;
   Result<void> schedule_queued();
   Result<Try> try_queued(Job& job, Time now);
+  // daemon_boxes.cc
+  Result<Try> place_beside_others(const Job& job, model::ClaimSpec spec);
+  [[nodiscard]] std::set<std::string> cards_kept_whole(const Job& job, const model::Allocation& allocation) const;
+  [[nodiscard]] std::set<std::string> cards_in_use() const;
   void note_waiting(const std::map<int64_t, std::vector<engine::Reason>>& tried, Time now);
   Result<void> keep_past();
   Result<bool> commit(Job& job, const model::Allocation& allocation);
@@ -192,6 +200,7 @@ class Daemon {
   Result<void> reap_running(Job& job);
   Result<void> end_job(Job& job, const std::string& outcome, std::optional<int64_t> exit_code);
   void end_running(Job& job, const std::string& why);
+  void end_overdue(Job& job);
   void wait_for_events();
   void wake();
   void report_writing(const std::string& trouble);

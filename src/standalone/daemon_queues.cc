@@ -43,6 +43,11 @@ Result<void> Daemon::renew_queues(const JobQueues::Past& past) {
 // Finds its queue, which is then a part of its request. Refused: there is none for it, or it can never start there.
 Result<std::optional<Refused>> Daemon::join_queue(Job& job) {
   if (!queues_) {
+    if (!job.request.reservation.empty()) {
+      return std::optional(Refused{{{"Reservation",
+                                     "there are no reservations here: leave --reservation out, or start Heddle with "
+                                     "`heddle up --queues FILE`"}}});
+    }
     if (job.request.queue.empty()) return std::optional<Refused>();
     return std::optional(Refused{{{"Queue",
                                    "there are no queues here: leave --queue out, or start Heddle with "
@@ -51,28 +56,32 @@ Result<std::optional<Refused>> Daemon::join_queue(Job& job) {
   auto queue = queues_->queue_for(job.owner, job.request.queue);
   if (!queue) return std::optional(Refused{{{"Queue", queue.error().text()}}});
   job.request.queue = std::move(*queue);
+  if (!job.request.reservation.empty()) {
+    auto may = queues_->check_reservation(job.owner, job.request.queue, job.request.reservation);
+    if (!may) return std::optional(Refused{{{"Reservation", may.error().text()}}});
+  }
   if (auto never = queues_->never(state_, machine_.cards, job, queues_->at_least(job.submitted))) {
     return std::optional(Refused{{std::move(*never)}});
   }
   return std::optional<Refused>();
 }
 
+model::PlacementPolicy Daemon::policy_of(const Job& job) const {
+  constexpr auto kDefault = model::PlacementPolicy::kPacking;
+  if (job.request.placement_policy) return *job.request.placement_policy;
+  return queues_ ? queues_->policy_of(job).value_or(kDefault) : kDefault;
+}
+
 Result<Daemon::Try> Daemon::try_queued(Job& job, Time now) {
   Try result;
   auto spec = claim_spec(job.request, machine_.cards);
   // The request was understood when it came; what changed since (a model that vanished) is a reason to wait.
-  if (!spec) return Try{{{"Request", spec.error().text()}}, true};
+  if (!spec) return Try{{{"Request", spec.error().text()}}, true, {}};
   const model::ClaimSpec asked = *spec;
   for (int kinds = 0; kinds <= kMostKinds; ++kinds) {
-    auto outcome = place(job, *spec);
-    const auto* assigned = outcome ? std::get_if<engine::Assigned>(&*outcome) : nullptr;
-    if (assigned == nullptr) {
-      if (kinds > 0) return result;  // quota's word about the first choice
-      if (!outcome) return Try{{{"Request", outcome.error().text()}}, true};
-      if (auto* waiting = std::get_if<engine::Waiting>(&*outcome)) return Try{std::move(waiting->reasons), false};
-      return Try{std::move(std::get<engine::Infeasible>(*outcome).reasons), true};
-    }
-    const model::Allocation& allocation = assigned->allocations.at(0);
+    HEDDLE_TRY(Try found, place_beside_others(job, *spec));
+    if (!found.allocation) return kinds > 0 ? result : found;  // quota's word about the first choice
+    const model::Allocation& allocation = *found.allocation;
     auto over = queues_->try_devices(state_, job, asked, allocation, now);
     if (!over) {
       if (auto done = commit(job, allocation); !done) {

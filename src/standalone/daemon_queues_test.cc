@@ -1,7 +1,10 @@
 // The daemon where there are queues: who gets a card next, what is refused, and what a restart keeps.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "standalone/daemon.h"
@@ -13,6 +16,29 @@ namespace {
 std::string queue(const std::string& name, const std::string& spec) {
   return R"({"kind":"AcceleratorQueue","metadata":{"name":")" + name + R"("},"spec":{)" + spec + "}}";
 }
+
+// A process that sleeps until a signal ends it.
+class Child {
+ public:
+  Child() : pid_(fork()) {
+    if (pid_ != 0) return;
+    while (true) pause();
+  }
+  ~Child() {
+    if (pid_ > 0) kill(pid_, SIGKILL);
+    wait();
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  void wait() {
+    if (pid_ > 0) waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+
+ private:
+  pid_t pid_;
+};
 
 class QueuedDaemonTest : public testing::Test {
  protected:
@@ -26,11 +52,11 @@ class QueuedDaemonTest : public testing::Test {
   }
 
   // Two cards, the first of another model; with what the ledger has.
-  void start(const std::vector<std::string>& queues) {
+  void start(const std::vector<std::string>& queues, int cards = 2) {
     daemon_.reset();
     Machine machine;
     machine.node = "n";
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < cards; ++i) {
       vendors::Card card;
       card.vendor = "nvidia";
       card.kind = "gpu";
@@ -50,19 +76,34 @@ class QueuedDaemonTest : public testing::Test {
     ASSERT_TRUE(daemon.has_value()) << daemon.error().text();
     daemon_ = std::move(*daemon);
   }
-  // A whole card.
-  std::variant<JobView, Refused> run(const std::string& queue_name, int64_t count = 1) {
+  std::variant<JobView, Refused> submit(const JobRequest& request) {
     clock_.advance(Duration::seconds(1));
+    Owner owner{1000, 1000, "ann", {"staff"}};
+    return daemon_->submit(request, *identify(getpid()), owner).value();
+  }
+  static JobRequest whole(const std::string& queue_name, int64_t count = 1) {
     JobRequest request;
     request.command = {"true"};
     request.queue = queue_name;
     request.count = count;
-    Owner owner{1000, 1000, "ann", {"staff"}};
-    return daemon_->submit(request, *identify(getpid()), owner).value();
+    return request;
+  }
+  static JobRequest share(const std::string& queue_name, int64_t gibibytes) {
+    JobRequest request = whole(queue_name);
+    request.memory_bytes = gibibytes << 30;
+    return request;
+  }
+  // Whole cards.
+  std::variant<JobView, Refused> run(const std::string& queue_name, int64_t count = 1) {
+    return submit(whole(queue_name, count));
   }
   JobView job(const std::string& queue_name) { return std::get<JobView>(run(queue_name)); }
   std::string why(const std::string& queue_name, int64_t count = 1) {
     return std::get<Refused>(run(queue_name, count)).reasons.at(0).message;
+  }
+  std::string card_of(const JobRequest& request) {
+    const JobView view = std::get<JobView>(submit(request));
+    return view.shares.empty() ? "none" : view.shares.at(0).card;
   }
   JobView now(const JobView& view) { return daemon_->find(view.job.id).value(); }
 
@@ -110,14 +151,82 @@ TEST_F(QueuedDaemonTest, WhatIsGuaranteedGoesFirst) {
   EXPECT_EQ(now(waits).job.state, JobState::kWaiting);
 }
 
+TEST_F(QueuedDaemonTest, AQueueAndAJobChooseHowCardsAreChosen) {
+  start({queue("together", R"("placementPolicy":"best-fit")"), queue("top", R"("placementPolicy":"spread")"),
+         queue("apart", R"("parent":"top")")},
+        4);
+  const std::string first = card_of(share("together", 10));
+  EXPECT_EQ(card_of(share("together", 10)), first);
+  const std::string second = card_of(share("apart", 10));
+  EXPECT_NE(second, first) << "as the queue above it says";
+  JobRequest own = share("apart", 10);
+  own.placement_policy = model::PlacementPolicy::kBestFit;
+  EXPECT_EQ(card_of(own), first);
+  const std::string third = card_of(share("apart", 10));
+  EXPECT_NE(third, first);
+  EXPECT_NE(third, second);
+}
+
+TEST_F(QueuedDaemonTest, ABoxThatIsGuaranteedIsKeptWhole) {
+  start({queue("owner", R"("quotas":[{"counts":"Boxes","boxDevices":4,"guaranteed":1}])"), queue("guest", "")}, 9);
+  // Nine cards make two boxes, of which one may be broken: five cards may be opened.
+  std::vector<JobView> shares;
+  for (int i = 0; i < 5; ++i) {
+    JobRequest request = share("guest", 10);
+    request.placement_policy = model::PlacementPolicy::kSpread;
+    shares.push_back(std::get<JobView>(submit(request)));
+    EXPECT_EQ(shares.back().job.state, JobState::kGranted);
+  }
+  JobRequest more = share("guest", 10);
+  more.placement_policy = model::PlacementPolicy::kSpread;
+  const std::string beside = card_of(more);
+  EXPECT_TRUE(std::any_of(shares.begin(), shares.end(), [&](const JobView& one) {
+    return one.shares.at(0).card == beside;
+  })) << "spread would open a sixth card";
+  const JobView waits = job("guest");
+  EXPECT_EQ(waits.job.state, JobState::kWaiting);
+  EXPECT_EQ(waits.reasons.at(0).code, "Boxes");
+  const JobView box = std::get<JobView>(run("owner", 4));
+  EXPECT_EQ(box.job.state, JobState::kGranted);
+  EXPECT_EQ(now(waits).job.state, JobState::kWaiting) << "nothing is free";
+  ASSERT_TRUE(daemon_->cancel(box.job.id, "enough"));
+  EXPECT_EQ(now(waits).job.state, JobState::kWaiting) << "it is the owner's again";
+  ASSERT_TRUE(daemon_->cancel(shares[0].job.id, "enough"));
+  ASSERT_TRUE(daemon_->cancel(shares[1].job.id, "enough"));
+  EXPECT_EQ(now(waits).job.state, JobState::kGranted);
+}
+
+TEST_F(QueuedDaemonTest, ADeadlineIsKept) {
+  start({});
+  JobRequest request = whole("");
+  request.deadline_seconds = 60;
+  const JobView view = std::get<JobView>(submit(request));
+  Child child;
+  ASSERT_TRUE(daemon_->start(view.job.id, *identify(child.pid())));
+  daemon_->turn();
+  EXPECT_EQ(now(view).job.state, JobState::kRunning);
+  clock_.advance(Duration::seconds(61));
+  daemon_->turn();
+  child.wait();
+  daemon_->turn();
+  EXPECT_EQ(now(view).job.state, JobState::kEnded);
+  EXPECT_EQ(now(view).job.outcome, "ended: its deadline of 60 s is over");
+}
+
 TEST_F(QueuedDaemonTest, WhatHasNoPlaceInAQueueIsRefused) {
   start({queue("mine", R"("namespaces":["staff"],"quotas":[{"limit":1}])"), queue("other", R"("namespaces":["bob"])")});
   EXPECT_EQ(job("").queue, "mine");
   EXPECT_NE(why("nothing").find("there is no queue 'nothing'"), std::string::npos);
   EXPECT_NE(why("other").find("is for bob, and ann is none of them"), std::string::npos);
   EXPECT_FALSE(why("", 2).empty());  // more than the limit can never start
+  JobRequest reserved = whole("mine");
+  reserved.reservation = "r";
+  EXPECT_NE(std::get<Refused>(submit(reserved)).reasons.at(0).message.find("there are no reservations here"),
+            std::string::npos);
   start({});
   EXPECT_NE(why("mine").find("there are no queues here"), std::string::npos);
+  reserved.queue.clear();
+  EXPECT_NE(std::get<Refused>(submit(reserved)).reasons.at(0).message.find("start Heddle with"), std::string::npos);
 }
 
 TEST_F(QueuedDaemonTest, ARestartKeepsPlacesAndThePast) {

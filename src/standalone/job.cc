@@ -129,6 +129,9 @@ std::string request_json(const JobRequest& request) {
   if (!request.queue.empty()) out["queue"] = request.queue;
   if (!request.isolation.empty()) out["isolation"] = request.isolation;
   if (request.virtual_bytes) out["virtualMemoryBytes"] = *request.virtual_bytes;
+  if (!request.reservation.empty()) out["reservation"] = request.reservation;
+  if (request.deadline_seconds) out["deadlineSeconds"] = *request.deadline_seconds;
+  if (request.placement_policy) out["placementPolicy"] = model::policy_name(*request.placement_policy);
   // A command line may hold any bytes; what is not UTF-8 is replaced, for it is shown only.
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -142,6 +145,14 @@ Result<JobRequest> parse_request(std::string_view json) {
   HEDDLE_TRY(request.model, text(object, "model"));
   HEDDLE_TRY(request.queue, text(object, "queue"));
   HEDDLE_TRY(request.isolation, text(object, "isolation"));
+  HEDDLE_TRY(request.reservation, text(object, "reservation"));
+  HEDDLE_TRY(request.deadline_seconds, optional_integer(object, "deadlineSeconds"));
+  HEDDLE_TRY(const std::string policy, text(object, "placementPolicy"));
+  if (!policy.empty()) {
+    const auto parsed = model::parse_placement_policy(policy);
+    if (!parsed) return fail(parsed.error().code, parsed.error().message, "placementPolicy");
+    request.placement_policy = *parsed;
+  }
   HEDDLE_TRY(request.command, parse_command(object));
   HEDDLE_TRY(const auto count, optional_integer(object, "count"));
   request.count = count.value_or(1);
@@ -172,6 +183,11 @@ Result<void> check_request(const JobRequest& request) {
     return fail(Code::kInvalidArgument,
                 fmt::format("{}: write a number from -{} to {}", request.priority, kMaxPriority, kMaxPriority),
                 "--priority");
+  }
+  if (request.deadline_seconds && (*request.deadline_seconds < 1 || *request.deadline_seconds > kMaxDeadlineSeconds)) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} s: write 1s to {}h", *request.deadline_seconds, kMaxDeadlineSeconds / 3600),
+                "--deadline");
   }
   if (request.memory_bytes && request.memory_percent) {
     return fail(Code::kInvalidArgument, "memory is given twice: keep --memory or --memory-percent", "--memory-percent");

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "model/claim.h"
+#include "model/placement_policy.h"
 #include "vendors/vendor.h"
 
 namespace heddle::standalone {
@@ -41,6 +42,9 @@ struct JobRequest {
   // What may be addressed on each card, managed memory beyond the share included; whole MiB. Without: the share.
   std::optional<int64_t> virtual_bytes = std::nullopt;
   std::string isolation = {};  // how the share of the compute is held: "soft", "mps"; empty: soft
+  std::optional<model::PlacementPolicy> placement_policy;  // how its cards are chosen; nothing: as its queue says
+  std::string reservation;                                 // runs inside this one only; empty: in none
+  std::optional<int64_t> deadline_seconds;                 // it is ended so long after it got its share
   friend bool operator==(const JobRequest&, const JobRequest&) = default;
 };
 
@@ -88,6 +92,7 @@ Result<JobState> parse_state(std::string_view text);
 
 inline constexpr int64_t kMaxCount = 32;  // results of one claim
 inline constexpr int64_t kMaxPriority = 1000;
+inline constexpr int64_t kMaxDeadlineSeconds = int64_t{365} * 24 * 3600;
 inline constexpr size_t kMaxName = 64;  // characters
 
 // The request as JSON, for the API and the ledger. parse_request checks the form only: a ledger may hold requests that

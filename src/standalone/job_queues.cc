@@ -19,6 +19,7 @@ using Json = nlohmann::json;
 constexpr const char* kFlag = "--queues";
 constexpr const char* kVersion = "heddle.dev/v1alpha1";
 constexpr const char* kKind = "AcceleratorQueue";
+constexpr const char* kReservation = "AcceleratorReservation";
 constexpr const char* kAllCards = "(cards)";
 
 tl::unexpected<Error> wrong(const std::string& where, const std::string& what) {
@@ -27,18 +28,21 @@ tl::unexpected<Error> wrong(const std::string& where, const std::string& what) {
 
 Result<void> collect(const Json& object, const std::string& where, Json& into) {
   const std::string kind = json_text(object, "kind");
-  if (kind == "List" || kind == std::string(kKind) + "List") {
+  const bool reservations = kind == std::string(kReservation) + "List";
+  if (kind == "List" || reservations || kind == std::string(kKind) + "List") {
     const auto items = object.find("items");
     if (items == object.end() || !items->is_array()) return wrong(where, "items: must be a list");
     for (size_t i = 0; i < items->size(); ++i) {
       Json item = (*items)[i];
-      if (kind != "List" && item.is_object() && !item.contains("kind")) item["kind"] = kKind;
+      if (kind != "List" && item.is_object() && !item.contains("kind"))
+        item["kind"] = reservations ? kReservation : kKind;
       HEDDLE_CHECK_OK(collect(item, fmt::format("{}: items[{}]", where, i), into));
     }
     return {};
   }
-  if (kind != kKind) {
-    return wrong(where, fmt::format("kind: {} is not read here; write {}", kind.empty() ? "nothing" : kind, kKind));
+  if (kind != kKind && kind != kReservation) {
+    return wrong(where, fmt::format("kind: {} is not read here; write {} or {}", kind.empty() ? "nothing" : kind, kKind,
+                                    kReservation));
   }
   if (const std::string version = json_text(object, "apiVersion"); !version.empty() && version != kVersion) {
     return wrong(where, fmt::format("apiVersion: {} is not read; write {}", version, kVersion));
@@ -47,24 +51,43 @@ Result<void> collect(const Json& object, const std::string& where, Json& into) {
   return {};
 }
 
+Result<void> put_queue(const std::string& text, engine::QueueTable& table) {
+  auto queue = engine::read_queue_object(text);
+  if (!queue) return wrong("an AcceleratorQueue", queue.error().text());
+  const std::string name = queue->meta.name;
+  if (name.empty()) return wrong("an AcceleratorQueue", "metadata.name: must be set");
+  if (!queue->queue) return wrong("queue " + name, queue->queue.error().text());
+  if (name == engine::kUnassignedQueue) {
+    return wrong("queue " + name, "metadata.name: is the queue of jobs that no other takes; choose another name");
+  }
+  if (table.queues().contains(name)) return wrong("queue " + name, "metadata.name: is there twice; keep one");
+  queue->queue->past.reset();  // of a cluster
+  table.upsert(std::move(*queue));
+  return {};
+}
+
+Result<void> put_reservation(const std::string& text, engine::QueueTable& table) {
+  auto object = engine::read_reservation_object(text);
+  if (!object) return wrong("an AcceleratorReservation", object.error().text());
+  const std::string name = object->meta.name;
+  if (name.empty()) return wrong("an AcceleratorReservation", "metadata.name: must be set");
+  if (!object->reservation) return wrong("reservation " + name, object->reservation.error().text());
+  if (table.reservations().contains(name))
+    return wrong("reservation " + name, "metadata.name: is there twice; keep one");
+  table.upsert(std::move(*object));
+  return {};
+}
+
 // The objects of the array, in the table and in force.
 Result<void> fill(const Json& objects, engine::QueueTable& table) {
-  std::set<std::string> names;
   for (const Json& object : objects) {
     const std::string text = object.dump(-1, ' ', false, Json::error_handler_t::replace);
-    auto queue = engine::read_queue_object(text);
-    if (!queue) return wrong("an AcceleratorQueue", queue.error().text());
-    const std::string name = queue->meta.name;
-    if (name.empty()) return wrong("an AcceleratorQueue", "metadata.name: must be set");
-    if (!queue->queue) return wrong("queue " + name, queue->queue.error().text());
-    if (name == engine::kUnassignedQueue) {
-      return wrong("queue " + name, "metadata.name: is the queue of jobs that no other takes; choose another name");
-    }
-    if (!names.insert(name).second) return wrong("queue " + name, "metadata.name: is there twice; keep one");
-    queue->queue->past.reset();  // of a cluster
-    table.upsert(std::move(*queue));
+    HEDDLE_CHECK_OK(json_text(object, "kind") == kReservation ? put_reservation(text, table) : put_queue(text, table));
   }
   table.settle();
+  for (const auto& [name, object] : table.reservations()) {
+    if (const auto* fault = table.fault_of_reservation(name)) return wrong("reservation " + name, fault->text());
+  }
   for (const auto& [name, object] : table.queues()) {
     if (const auto* fault = table.fault_of_queue(name)) return wrong("queue " + name, fault->text());
   }
@@ -197,6 +220,35 @@ Result<std::string> JobQueues::queue_for(const Owner& owner, const std::string& 
               "--queue");
 }
 
+Result<void> JobQueues::check_reservation(const Owner& owner, const std::string& queue,
+                                          const std::string& wanted) const {
+  const auto& all = table_.reservations();
+  const auto found = all.find(wanted);
+  if (found == all.end()) {
+    std::vector<std::string> names;
+    for (const auto& [name, object] : all) names.push_back(name);
+    return fail(Code::kNotFound,
+                names.empty()
+                    ? std::string("there are no reservations here: leave it out")
+                    : fmt::format("there is no reservation '{}': write one of {}", wanted, fmt::join(names, ", ")),
+                "--reservation");
+  }
+  const model::AcceleratorReservation& reservation = *found->second.reservation;
+  std::vector<std::string> names = owner.groups;
+  names.push_back(owner.name);
+  if (owner.uid == 0) names.insert(names.end(), reservation.namespaces.begin(), reservation.namespaces.end());
+  const auto may = [&](const std::string& name) { return table_.may_use(wanted, name, queue).has_value(); };
+  if (std::any_of(names.begin(), names.end(), may)) return {};
+  std::string whose = reservation.queue.empty() ? "" : "queue " + reservation.queue;
+  if (!reservation.namespaces.empty()) {
+    whose += fmt::format("{}{}", whose.empty() ? "" : " and ", fmt::join(reservation.namespaces, ", "));
+  }
+  return fail(
+      Code::kPermissionDenied,
+      fmt::format("reservation '{}' is for {}, and this is a job of {} in queue {}", wanted, whose, owner.name, queue),
+      "--reservation");
+}
+
 std::string JobQueues::queue_of(const Job& job) const {
   if (!job.request.queue.empty() && table_.leaf(job.request.queue)) return job.request.queue;
   return queue_for(job.owner, {}).value_or(std::string(engine::kUnassignedQueue));
@@ -229,14 +281,21 @@ queueing::Workload JobQueues::workload(const Job& job, std::vector<queueing::Por
   out.priority = priority_of(job);
   out.submitted = job.submitted;
   out.portions = std::move(portions);
+  if (job.request.deadline_seconds) out.runtime = Duration::seconds(*job.request.deadline_seconds);
+  // Of one that is not there any more it is no part, and runs as others do.
+  if (table_.reservations().contains(job.request.reservation)) out.reservation = job.request.reservation;
   return out;
 }
 
 std::optional<engine::Reason> JobQueues::never(const engine::State& state, const std::vector<vendors::Card>& cards,
                                                const Job& job, Time now) const {
-  auto empty = queueing::Queues::make(config(state));
-  if (!empty) return std::nullopt;
+  queueing::Config nothing_else = config(state);
   queueing::Workload alone = workload(job, demand(state, cards, job));
+  // Other reservations end; its own begins.
+  std::erase_if(nothing_else.reservations, [&](const auto& other) { return other.name != alone.reservation; });
+  for (const queueing::Reservation& own : nothing_else.reservations) now = std::max(now, own.start);
+  auto empty = queueing::Queues::make(std::move(nothing_else));
+  if (!empty) return std::nullopt;
   const std::string id = alone.id;
   if (!empty->submit(std::move(alone), now)) return std::nullopt;
   auto refusal = empty->refusal(id, now);
@@ -272,6 +331,19 @@ std::optional<engine::Reason> JobQueues::try_devices(const engine::State& state,
 
 void JobQueues::give_up(const Job& job) {
   if (const auto asked = asked_.find(job.id); asked != asked_.end()) tree_->restate(key_of(job.id), asked->second);
+}
+
+std::vector<engine::BoxHolder> JobQueues::box_holders(const std::vector<Job>& jobs) const {
+  std::vector<engine::BoxHolder> holders;
+  for (const Job& job : jobs) {
+    const std::string id = key_of(job.id);
+    const queueing::Workload* workload = tree_->workload(id);
+    if (!job.allocation || workload == nullptr || tree_->phase(id) != queueing::Phase::kRunning) continue;
+    const bool boxes = std::any_of(workload->portions.begin(), workload->portions.end(),
+                                   [](const queueing::Portion& portion) { return portion.boxes > 0; });
+    holders.push_back({&*job.allocation, tree_->entitled(id), boxes});
+  }
+  return holders;
 }
 
 std::vector<std::string> JobQueues::leaves() const {

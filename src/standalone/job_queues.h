@@ -1,5 +1,6 @@
-// The queues of one machine: AcceleratorQueue objects over the jobs of `heddle run`. Which queue a job belongs to, and
-// the tree that says who may try now. In the place of namespaces stand users and groups. Pure; one owner thread.
+// The queues of one machine: AcceleratorQueue and AcceleratorReservation objects over the jobs of `heddle run`. Which
+// queue a job belongs to, and the tree that says who may try now. In the place of namespaces stand users and groups.
+// Pure; one owner thread.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "engine/box_rooms.h"
 #include "engine/engine.h"
 #include "engine/queue_table.h"
 #include "model/queue.h"
@@ -19,9 +21,9 @@
 
 namespace heddle::standalone {
 
-// The objects of a file, each a JSON text (a List may hold several), as one JSON array: what the ledger keeps. Empty
-// where there are no objects: then nothing is ordered by queues.
-// Errors: kInvalidArgument, field "--queues": names the queue, its field and the fix.
+// The objects of a file, queues and reservations, each a JSON text (a List may hold several), as one JSON array: what
+// the ledger keeps. Empty where there are no objects: then nothing is ordered by queues. Errors: kInvalidArgument,
+// field "--queues": names the queue or the reservation, its field and the fix.
 Result<std::string> check_queues(const std::vector<std::string>& documents);
 
 class JobQueues {
@@ -43,8 +45,16 @@ class JobQueues {
   // else one of its groups, else `unassigned`. A queue that names users or groups takes no others, but root's.
   // Errors: kNotFound, kInvalidArgument, kPermissionDenied; field "--queue".
   [[nodiscard]] Result<std::string> queue_for(const Owner& owner, const std::string& wanted) const;
+  // Whether a job of that owner and queue may run inside the reservation. Errors: kNotFound, kPermissionDenied; field
+  // "--reservation".
+  [[nodiscard]] Result<void> check_reservation(const Owner& owner, const std::string& queue,
+                                               const std::string& wanted) const;
   // Of a job that is in: its own, or where that is gone the one that it would get now.
   [[nodiscard]] std::string queue_of(const Job& job) const;
+  // How its queue, or the nearest one above it that says so, wants its cards chosen.
+  [[nodiscard]] std::optional<model::PlacementPolicy> policy_of(const Job& job) const {
+    return table_.policy_of(queue_of(job));
+  }
 
   // Why a job could not even start if nothing ran and nobody waited; nothing: it could.
   [[nodiscard]] std::optional<engine::Reason> never(const engine::State& state, const std::vector<vendors::Card>& cards,
@@ -58,6 +68,10 @@ class JobQueues {
                                             const model::Allocation& allocation, Time now);
   // It waits as it was asked: the devices of try_devices() are not used.
   void give_up(const Job& job);
+
+  // Those of `jobs` that hold cards now, and do not leave.
+  [[nodiscard]] std::vector<engine::BoxHolder> box_holders(const std::vector<Job>& jobs) const;
+  [[nodiscard]] const std::vector<model::QuotaMeter>& meters() const { return table_.meters(); }
 
   [[nodiscard]] queueing::Queues& tree() { return *tree_; }
   [[nodiscard]] const queueing::Queues& tree() const { return *tree_; }

@@ -18,6 +18,16 @@ std::string queue(const std::string& name, const std::string& spec) {
          R"("},"spec":{)" + spec + "}}";
 }
 
+std::string reservation(const std::string& name, const std::string& spec) {
+  return R"({"apiVersion":"heddle.dev/v1alpha1","kind":"AcceleratorReservation","metadata":{"name":")" + name +
+         R"("},"spec":{)" + spec + "}}";
+}
+// Of three cards, from second 1000 to second 2000.
+std::string three_cards(const std::string& name, const std::string& who) {
+  return reservation(name,
+                     R"("start":"1970-01-01T00:16:40Z","end":"1970-01-01T00:33:20Z","amounts":[{"amount":3}],)" + who);
+}
+
 Time at(int64_t second) {
   return Time{second * 1'000'000'000};
 }
@@ -127,6 +137,16 @@ TEST(CheckQueues, NamesTheQueueAndTheField) {
   EXPECT_THAT(why({R"({"kind":"AcceleratorQueue","spec":{}})"}), HasSubstr("metadata.name"));
 }
 
+TEST(CheckQueues, TakesReservationsToo) {
+  const std::string good = three_cards("r", R"("namespaces":["ann"])");
+  EXPECT_THAT(why({good}), HasSubstr("good: ["));
+  EXPECT_THAT(why({R"({"kind":"AcceleratorReservationList","items":[)" + good + "]}"}), HasSubstr("good: ["));
+  EXPECT_THAT(why({good, good}), HasSubstr("--queues: reservation r: metadata.name: is there twice"));
+  EXPECT_THAT(why({reservation("r", R"("start":"1970-01-01T00:16:40Z")")}), HasSubstr("reservation r: spec.end"));
+  EXPECT_THAT(why({three_cards("r", R"("queue":"a")")}), HasSubstr("reservation r: spec.queue: there is no queue a"));
+  EXPECT_THAT(why({three_cards("r", R"("queue":"a")"), queue("a", "")}), HasSubstr("good: ["));
+}
+
 TEST_F(JobQueuesTest, UsersAndGroupsStandInThePlaceOfNamespaces) {
   const JobQueues queues = make({queue("a", R"("namespaces":["ann"])"), queue("b", R"("namespaces":["staff"])"),
                                  queue("c", ""), queue("d", R"("namespaces":["ann","bob"])"), queue("e", ""),
@@ -177,6 +197,66 @@ TEST_F(JobQueuesTest, WhatCanNeverStartIsKnownAtOnce) {
   const auto never = queues.never(state, cards, job(3, "ann", 3, "a"), at(11));
   ASSERT_TRUE(never.has_value());
   EXPECT_EQ(never->code, "Limit");
+}
+
+TEST_F(JobQueuesTest, AReservationIsForWhomItNames) {
+  const JobQueues queues = make({queue("a", ""), queue("b", ""), three_cards("of-a", R"("queue":"a")"),
+                                 three_cards("of-staff", R"("namespaces":["staff"])"),
+                                 three_cards("of-ann", R"("queue":"a","namespaces":["ann"])")});
+  const auto may = [&](const std::string& user, const std::string& in, const std::string& wanted, int64_t uid = 1000) {
+    const auto checked = queues.check_reservation({uid, uid, user, {"staff"}}, in, wanted);
+    return checked ? std::string() : checked.error().text();
+  };
+  EXPECT_EQ(may("bob", "a", "of-a"), "");
+  EXPECT_EQ(may("bob", "b", "of-a"),
+            "--reservation: reservation 'of-a' is for queue a, and this is a job of bob in queue b");
+  EXPECT_EQ(may("bob", "b", "of-staff"), "");
+  EXPECT_EQ(may("ann", "a", "of-ann"), "");
+  EXPECT_THAT(may("bob", "a", "of-ann"), HasSubstr("is for queue a and ann, and this is a job of bob in queue a"));
+  EXPECT_EQ(may("root", "a", "of-ann", 0), "");
+  EXPECT_NE(may("root", "b", "of-ann", 0), "");
+  EXPECT_THAT(may("ann", "a", "x"), HasSubstr("there is no reservation 'x': write one of of-a, of-ann, of-staff"));
+}
+
+TEST_F(JobQueuesTest, AReservationIsKeptFreeForItsOwn) {
+  JobQueues queues = make({three_cards("r", R"("namespaces":["ann"])")});
+  std::vector<Job> jobs = {job(1, "ann", 3), job(2, "bob", 2), job(3, "bob", 2), job(4, "bob")};
+  jobs[0].request.reservation = "r";
+  jobs[2].request.deadline_seconds = 500;
+  ASSERT_TRUE(queues.renew(state, cards, jobs, {}, at(10)));
+  EXPECT_EQ(offers(queues, at(10)), (std::vector<int64_t>{3, 4})) << "two that may reach it are too many, one is not";
+  EXPECT_THAT(queues.tree().refusal(JobQueues::key_of(1), at(10))->message, HasSubstr("reservation r starts at 1970"));
+  EXPECT_THAT(queues.tree().refusal(JobQueues::key_of(2), at(10))->message, HasSubstr("fits with a declared runtime"));
+  EXPECT_EQ(offers(queues, at(600)), std::vector<int64_t>{4}) << "it would not end in time any more";
+  EXPECT_EQ(start(queues, jobs[3], at(600)), std::nullopt);
+  EXPECT_EQ(offers(queues, at(1000)), std::vector<int64_t>{1});
+  EXPECT_EQ(start(queues, jobs[0], at(1000)), std::nullopt);
+  queues.remove(jobs[0], at(1100));
+  EXPECT_TRUE(offers(queues, at(1100)).empty()) << "it lasts";
+  EXPECT_EQ(offers(queues, at(2000)), std::vector<int64_t>{2}) << "it is over, and this one has waited longest";
+}
+
+TEST_F(JobQueuesTest, WhatAReservationIsTooSmallForOrWhatIsOverIsRefusedAtOnce) {
+  JobQueues queues = make({three_cards("r", R"("namespaces":["ann"])")});
+  ASSERT_TRUE(queues.renew(state, cards, {}, {}, at(10)));
+  const auto never = [&](int64_t count, int64_t now) {
+    Job one = job(1, "ann", count);
+    one.request.reservation = "r";
+    const auto reason = queues.never(state, cards, one, at(now));
+    return reason ? reason->message : std::string();
+  };
+  EXPECT_EQ(never(3, 10), "");
+  EXPECT_THAT(never(4, 10), HasSubstr("reservation r is for 3"));
+  EXPECT_THAT(never(3, 2000), HasSubstr("reservation r ended at"));
+  EXPECT_EQ(queues.never(state, cards, job(2, "bob", 4), at(1500)), std::nullopt) << "it ends one day";
+}
+
+TEST_F(JobQueuesTest, AJobWhoseReservationIsGoneRunsAsOthersDo) {
+  JobQueues queues = make({queue("a", "")});
+  std::vector<Job> jobs = {job(1, "ann")};
+  jobs[0].request.reservation = "r";
+  ASSERT_TRUE(queues.renew(state, cards, jobs, {}, at(10)));
+  EXPECT_EQ(offers(queues, at(10)), std::vector<int64_t>{1});
 }
 
 TEST_F(JobQueuesTest, AShareCountsItsPartOfACard) {

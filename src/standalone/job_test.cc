@@ -105,10 +105,16 @@ TEST(RequestJson, ComesBackAsItWas) {
   request.count = 2;
   request.priority = 7;
   request.patience = Patience::kRefuse;
+  request.placement_policy = model::PlacementPolicy::kLeastLoaded;
+  request.reservation = "r";
+  request.deadline_seconds = 7200;
   request.lifetime = Lifetime::kDetached;
   request.virtual_bytes = int64_t{64} << 30;
   request.isolation = "mps";
   EXPECT_EQ(parse_request(request_json(request)).value(), request);
+  const auto policy = parse_request(R"({"placementPolicy":"first"})");
+  ASSERT_FALSE(policy);
+  EXPECT_THAT(policy.error().text(), HasSubstr("placementPolicy: is \"first\": write packing"));
   for (const char* bad : {"", "[]", "null", R"({"command":"true"})", R"({"command":[1]})",
                           R"({"command":["a"],"count":"2"})", R"({"command":["a"],"count":1.5})",
                           R"({"command":["a"],"memoryBytes":18446744073709551615})", R"({"command":["a"],"name":3})"}) {

@@ -1,5 +1,6 @@
 """Queues of a standalone Heddle from end to end: whose turn it is, what a limit holds back, and what a restart keeps."""
 import contextlib
+import datetime
 import os
 import pwd
 import sqlite3
@@ -137,6 +138,38 @@ def test_what_starves_is_not_passed_in_queues_either(machine, tmp_path):
     eventually(lambda: (job := heddle.job("small")) and job["reasons"] and job["reasons"][0]["code"] == "Behind", "held back")
     (tmp_path / "big").touch()
     assert big.wait(60) == 0 and late.wait(60) == 0 and small.wait(60) == 0
+
+
+def reservation(name, start, end, cards, **spec):
+    """Of so many cards; start and end in seconds from now."""
+    when = lambda seconds: (datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=seconds)).strftime("%FT%TZ")
+    lines = "".join(f"\n  {key}: {value}" for key, value in spec.items())
+    return (f"apiVersion: heddle.dev/v1alpha1\nkind: AcceleratorReservation\nmetadata: {{name: {name}}}\nspec:\n"
+            f"  start: {when(start)}\n  end: {when(end)}\n  amounts: [{{amount: {cards}}}]{lines}\n")
+
+
+def test_a_reservation_is_kept_free_and_a_deadline_is_kept(machine):
+    heddle = machine("h100x2", [queue("a"), reservation("now", -3600, 3600, 1, queue="a"),
+                                reservation("later", 3600, 7200, 1, namespaces=f"[{ME}]")])
+    long = heddle.start("--queue", "a", "--name", "long", "--deadline", "5h", "--", "true")
+    waits = eventually(lambda: (job := heddle.job("long")) and job["reasons"] and job, "it waits")
+    assert waits["reasons"][0]["code"] == "Reservation" or waits["state"] != "waiting", waits
+    assert heddle.call("run", "--queue", "a", "--reservation", "now", "--", "true").returncode == 0
+    explained = heddle.start("--reservation", "later", "--name", "early", "--", "true")
+    early = heddle.wait_state("early", "waiting")
+    assert "reservation later starts at" in early["reasons"][0]["message"]
+    assert "reserved   it runs inside reservation later only" in heddle.call("explain", "early", check=0).stdout
+    for words, why in ((["--reservation", "now"], "is for queue a, and this is a job of"),
+                       (["--reservation", "none"], "there is no reservation 'none': write one of later, now")):
+        refused = heddle.call("run", *words, "--", "true")
+        assert refused.returncode == 2 and why in refused.stderr, refused.stderr
+    ended = heddle.call("run", "--queue", "a", "--reservation", "now", "--name", "short", "--deadline", "1s", "--", "sleep", "1000")
+    assert ended.returncode == 143, ended
+    assert "its deadline of 1 s is over" in eventually(
+        lambda: next((job["outcome"] for job in heddle.status()["ended"] if job["name"] == "short"), None), "the end")
+    for client in (long, explained):
+        client.terminate()
+        client.wait(60)
 
 
 def test_the_example_of_the_documentation_is_good(machine):

@@ -1,0 +1,70 @@
+#include "engine/box_rooms.h"
+
+#include <algorithm>
+
+#include "engine/cards.h"
+#include "engine/demand.h"
+#include "engine/state_impl.h"
+
+namespace heddle::engine {
+
+bool counts(const model::QuotaMeter& meter, const std::string& vendor, const std::string& model) {
+  return (meter.vendor.empty() || meter.vendor == vendor) && (meter.model.empty() || meter.model == model);
+}
+
+BoxRooms BoxRooms::look(const State& state, const std::vector<model::QuotaMeter>& meters,
+                        const std::vector<BoxHolder>& holders) {
+  std::map<std::string, std::set<DeviceKey>> borrowed;  // by node
+  std::set<DeviceKey> entitled;
+  for (const BoxHolder& holder : holders) {
+    if (!holder.entitled && !holder.boxes) continue;
+    const std::string node = model::allocated_node(*holder.allocation).value_or("");
+    for (const model::DeviceResult& result : holder.allocation->results) {
+      DeviceKey device{result.driver, result.pool, result.device};
+      (holder.entitled ? entitled : borrowed[node]).insert(std::move(device));
+    }
+  }
+  BoxRooms out;
+  out.rooms_.resize(meters.size());
+  for (size_t m = 0; m < meters.size(); ++m) {
+    if (meters[m].counts != model::QuotaMeter::Counts::kBoxes) continue;
+    Room& room = out.rooms_[m];
+    room.size = meters[m].box_devices;
+    for (const FleetPart& part : fleet_of(state, meters[m].device_class)) {
+      if (counts(meters[m], part.vendor, part.model) && !part.node.empty()) room.available[part.node] += part.free;
+    }
+    for (auto& [node, available] : room.available) {
+      if (const auto lent = borrowed.find(node); lent != borrowed.end()) {
+        available += std::count_if(lent->second.begin(), lent->second.end(), [&](const DeviceKey& key) {
+          const allocator::DeviceInfo* device = state.inside().inventory.find(key);
+          return device != nullptr && !entitled.contains(key) &&
+                 counts(meters[m], attribute_text(*device, "vendor"), attribute_text(*device, "model"));
+        });
+      }
+      room.intact += available / room.size;
+    }
+  }
+  return out;
+}
+
+int64_t BoxRooms::may_open(size_t meter, const std::string& node, int64_t keep) const {
+  const Room& room = rooms_.at(meter);
+  const auto found = room.available.find(node);
+  if (room.size == 0 || found == room.available.end()) return INT64_MAX;
+  const int64_t spare = std::max<int64_t>(room.intact - keep, 0);  // boxes that may be broken
+  const int64_t stay = std::max<int64_t>(found->second / room.size - spare, 0);
+  return stay == 0 ? INT64_MAX : found->second - stay * room.size;
+}
+
+std::set<std::string> BoxRooms::nodes_kept(const queueing::Amounts& keep, int64_t devices) const {
+  std::set<std::string> nodes;
+  for (size_t m = 0; m < keep.size(); ++m) {
+    if (keep[m] == 0) continue;
+    for (const auto& [node, available] : rooms_[m].available) {
+      if (devices > may_open(m, node, keep[m])) nodes.insert(node);
+    }
+  }
+  return nodes;
+}
+
+}  // namespace heddle::engine
