@@ -55,6 +55,8 @@ CLI::App* add_up(CLI::App& app, Raw& raw) {
       "--queues", raw.up.queues_file,
       "Queues and reservations from now on: a file of AcceleratorQueue and AcceleratorReservation objects; or "
       "none (default: those of before)");
+  verb->add_option("--evict-grace", raw.eviction_grace,
+                   "What a job whose share a queue takes back has between SIGTERM and SIGKILL (default: 30s)");
   verb->add_flag("--strict-shares", options.strict_shares, "Lend nothing of a card's time, even if others are idle");
   verb->add_option("--crash-at-write", options.crash_at_write)->group("");
   verb->footer(
@@ -90,6 +92,10 @@ CLI::App* add_run(CLI::App& app, Raw& raw) {
   verb->add_option("--placement-policy", raw.placement_policy,
                    "How its cards are chosen: packing, best-fit, spread or least-loaded (default: as its queue says, "
                    "else packing)");
+  verb->add_flag(
+      "--requeue", raw.requeue,
+      "When its share is taken back for another job: wait again, and run the command again from its beginning");
+  verb->add_flag("--no-requeue", raw.no_requeue, "End then; the command is never run twice (default)");
   verb->add_flag("--no-wait", raw.no_wait, "Exit with 2 when there is no room now");
   verb->add_option("--timeout", raw.timeout, "Exit with 2 when there was no room for so long: 90s, 10m, 2h");
   verb->add_flag(

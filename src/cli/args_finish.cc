@@ -11,6 +11,7 @@ namespace heddle::cli {
 namespace {
 
 constexpr int64_t kMaxLoadPercent = 10'000;
+constexpr int64_t kMaxGraceSeconds = int64_t{24} * 3600;
 constexpr int64_t kMaxSeconds = int64_t{365} * 24 * 3600;
 
 // The value of a flag that takes a whole number from `least` to `most`.
@@ -69,6 +70,14 @@ std::variant<Args, Message> finish_up(Raw& raw) {
     if (!seconds) return usage_error(seconds.error(), "--starve-after");
     options.queue.starvation_bound = Duration::seconds(*seconds);
   }
+  if (!raw.eviction_grace.empty()) {
+    const auto seconds = parse_duration(raw.eviction_grace);
+    if (!seconds) return usage_error(seconds.error(), "--evict-grace");
+    if (*seconds < 1 || *seconds > kMaxGraceSeconds) {
+      return usage_error(fmt::format("--evict-grace: '{}': write 1s to 24h", raw.eviction_grace));
+    }
+    options.eviction_grace = Duration::seconds(*seconds);
+  }
   return Args(raw.up);
 }
 
@@ -99,6 +108,9 @@ std::variant<Args, Message> finish_run(Raw& raw, std::vector<std::string> comman
   if (raw.no_wait && !raw.timeout.empty()) {
     return usage_error("--timeout: --no-wait does not wait at all: keep one of the two");
   }
+  if (raw.requeue && raw.no_requeue)
+    return usage_error("--no-requeue: --requeue says the opposite: keep one of the two");
+  if (raw.requeue) request.on_eviction = standalone::OnEviction::kRequeue;
   if (raw.no_wait) request.patience = standalone::Patience::kRefuse;
   if (raw.detach) request.lifetime = standalone::Lifetime::kDetached;
   if (!raw.timeout.empty()) {

@@ -45,10 +45,13 @@ struct Raw {
   std::string deadline;
   std::string dashboard_port;
   std::string starvation;
+  std::string eviction_grace;
   std::string cel_environment = "stored";
   std::string output = "table";
   bool no_wait = false;
   bool detach = false;
+  bool requeue = false;
+  bool no_requeue = false;
 };
 
 // "heddle: text", exit 1.

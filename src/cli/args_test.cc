@@ -154,6 +154,8 @@ TEST(Args, WrongLinesNameTheFlagAndTheFix) {
       {{"ps", "--", "true"}, "only `heddle run`"},
       {{"up", "--dashboard-port", "99999"}, "--dashboard-port"},
       {{"up", "--starve-after", "-1s"}, "--starve-after"},
+      {{"run", "--requeue", "--no-requeue", "--", "true"}, "--no-requeue: --requeue says the opposite"},
+      {{"up", "--evict-grace", "0s"}, "--evict-grace: '0s': write 1s to 24h"},
       {{"run", "--deadline", "0s", "--", "true"}, "--deadline: 0 s: write 1s to 8760h"},
       {{"run", "--deadline", "soon", "--", "true"}, "--deadline"},
       {{"run", "--placement-policy", "first", "--", "true"},
@@ -219,6 +221,11 @@ TEST(Args, UpKeepsItsChoices) {
   const auto reserved = parsed<RunArgs>({"run", "--reservation", "r", "--deadline", "2h", "--", "true"});
   EXPECT_EQ(reserved.request.reservation, "r");
   EXPECT_EQ(reserved.request.deadline_seconds, 7200);
+  EXPECT_EQ(reserved.request.on_eviction, standalone::OnEviction::kEnd) << "nothing is run twice unasked";
+  EXPECT_EQ(parsed<RunArgs>({"run", "--requeue", "--", "true"}).request.on_eviction, standalone::OnEviction::kRequeue);
+  EXPECT_EQ(parsed<RunArgs>({"run", "--no-requeue", "--", "true"}).request.on_eviction, standalone::OnEviction::kEnd);
+  EXPECT_EQ(parsed<UpArgs>({"up"}).options.eviction_grace, Duration::seconds(30));
+  EXPECT_EQ(parsed<UpArgs>({"up", "--evict-grace", "2h"}).options.eviction_grace, Duration::seconds(7200));
   EXPECT_EQ(args.options.page, standalone::Page::kPort);
   EXPECT_EQ(args.options.page_port, 0);
 }

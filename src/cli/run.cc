@@ -10,6 +10,7 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/unique_fd.h"
@@ -101,9 +102,11 @@ class Run {
     }
     auto job = std::get<standalone::JobStatus>(*submitted);
     announcement.say(fmt::format("{}\n", job.id));
-    if (const auto stopped = wait(job); stopped >= 0) return stopped;
-    progress_.clear();
-    return start(job.id);
+    while (true) {
+      if (const auto stopped = wait(job); stopped >= 0) return stopped;
+      progress_.clear();
+      if (const auto code = start(job)) return *code;
+    }
   }
 
  private:
@@ -152,7 +155,9 @@ class Run {
     return code;
   }
 
-  int start(int64_t id) {
+  // The exit code; nothing: it was evicted, and waits again.
+  std::optional<int> start(standalone::JobStatus& job) {
+    const int64_t id = job.id;
     auto launch = client_.launch(id);
     // A granted share is kept over a restart of the daemon, by its ledger.
     while (!launch && launch.error().code == Code::kUnavailable) {
@@ -168,10 +173,43 @@ class Run {
     plan.folder = launch->folder;
     if (args_.request.lifetime == standalone::Lifetime::kDetached) plan.output = launch->folder + "/output";
     plan.record = [this, id](int64_t supervisor) { return client_.start(id, supervisor); };
-    const auto code = standalone::run_command(plan);
-    if (code) return *code;
-    fmt::print(stderr, "heddle: {}\n", code.error().text());
-    return code.error().code == Code::kConflict ? kNo : kError;
+    const auto end = standalone::run_command(plan);
+    if (!end) {
+      fmt::print(stderr, "heddle: {}\n", end.error().text());
+      return end.error().code == Code::kConflict ? kNo : kError;
+    }
+    if (!end->told || end->interrupted) return end->exit_code;
+    return after_told(job, end->exit_code);
+  }
+
+  // The daemon ended it, for whatever reason: whether it is to run again is known once the daemon has seen its end.
+  std::optional<int> after_told(standalone::JobStatus& job, int code) {
+    const bool requeue = args_.request.on_eviction == standalone::OnEviction::kRequeue;
+    while (true) {
+      auto now = client_.job(job.id);
+      if (!now && (!requeue || now.error().code != Code::kUnavailable)) return code;
+      if (now && now->state != standalone::JobState::kRunning) {
+        job = std::move(*now);
+        break;
+      }
+      if (now && !requeue) {
+        say_evicted(*now);
+        return code;
+      }
+      if (!now) progress_.show(fmt::format("job {} was told to end; Heddle does not answer, waiting for it", job.id));
+      if (standalone::wait_for_signal(kLookMillis) != 0) return code;
+    }
+    progress_.clear();
+    if (job.state == standalone::JobState::kEnded) {
+      say_evicted(job);
+      return code;
+    }
+    fmt::print(stderr, "heddle: job {} gave way to another one, and waits to run again from its beginning\n", job.id);
+    return std::nullopt;
+  }
+
+  static void say_evicted(const standalone::JobStatus& job) {
+    if (!job.evicted_why.empty()) fmt::print(stderr, "heddle: job {} was evicted: {}\n", job.id, job.evicted_why);
   }
 
   const RunArgs& args_;

@@ -62,6 +62,17 @@ std::string where(const Json& job) {
   return text.empty() ? "-" : text;
 }
 
+// Why its share is taken back; empty: it is not.
+std::string eviction_of(const Json& job) {
+  const auto why = job.value("evictedWhy", Json());
+  return why.is_string() && job.at("state") == "running" ? printable(why.get<std::string>()) : std::string();
+}
+
+std::string after_eviction(const Json& job) {
+  const auto request = job.value("request", Json::object());
+  return request.value("requeue", false) ? "waits again" : "has ended";
+}
+
 std::string reasons(const Json& job) {
   std::string text;
   for (const auto& reason : job.at("reasons"))
@@ -100,9 +111,22 @@ Rows job_rows(const Json& status) {
         std::vector<std::string>{fmt::format("{}", job.at("id").get<int64_t>()), name.empty() ? "-" : name,
                                  job.at("owner").get<std::string>(), job.at("state").get<std::string>(),
                                  job.at("what").get<std::string>(), where(job), used_of(job), command_of(job)});
+    if (!eviction_of(job).empty()) row[3] = "giving way";
     if (queues) row.insert(row.begin() + kQueueColumn, queue_of(job).empty() ? "-" : queue_of(job));
   }
   return rows;
+}
+
+// Who gives way to whom, and what becomes of it.
+std::string leaving_lines(const Json& status, int width) {
+  std::string out;
+  for (const auto& job : status.at("jobs")) {
+    const std::string why = eviction_of(job);
+    if (why.empty()) continue;
+    out += cut(fmt::format("  job {}: {}; then it {}", job.at("id").get<int64_t>(), why, after_eviction(job)), width) +
+           "\n";
+  }
+  return out.empty() ? out : "\nGiving way, and to whom:\n" + out;
 }
 
 std::string waiting_lines(const Json& status, int width) {
@@ -150,7 +174,7 @@ Result<std::string> status_table(const std::string& status_json, Ended ended, in
     if (status.at("jobs").empty()) {
       out += "\nNo jobs.\n";
     } else {
-      out += "\n" + layout(job_rows(status), width) + waiting_lines(status, width);
+      out += "\n" + layout(job_rows(status), width) + leaving_lines(status, width) + waiting_lines(status, width);
     }
     if (const auto trouble = status.value("trouble", std::string()); !trouble.empty()) {
       out += "\nThe state of the cards is not known now: " + printable(trouble) + "\n";
@@ -204,6 +228,12 @@ Result<std::string> job_text(const std::string& job_json) {
       out += fmt::format("  {:<10} {}: {} and {}% of the compute{}\n", state == "ended" ? "had" : "has",
                          share.at("card").get<std::string>(), mebibytes(share.at("memoryBytes").get<int64_t>()),
                          share.at("cores").get<int64_t>(), state == "running" ? now : std::string());
+    }
+    if (const std::string why = eviction_of(job); !why.empty()) {
+      out += fmt::format("  gives way  {}; then it {}\n", why, after_eviction(job));
+    }
+    if (const auto times = job.value("evictions", int64_t{0}); times > 0) {
+      out += fmt::format("  evicted    {} time{} so far; it began anew\n", times, times == 1 ? "" : "s");
     }
     if (state != "waiting") out += fmt::format("  granted    {}, started {}\n", time("grantedAt"), time("startedAt"));
     if (const auto output = job.value("output", Json()); output.is_string() && job.at("startedAt").is_string()) {

@@ -25,7 +25,8 @@ struct JobStatus {
   std::vector<engine::Reason> reasons;
   std::optional<int64_t> exit_code;
   std::string outcome;
-  std::string queue;  // empty: there are no queues
+  std::string queue;        // empty: there are no queues
+  std::string evicted_why;  // empty: nobody takes its place
 };
 
 struct Rejected {

@@ -16,14 +16,13 @@
 #include "base/file.h"
 #include "standalone/grants.h"
 #include "standalone/process.h"
+#include "standalone/runner.h"
 
 namespace heddle::standalone {
 namespace {
 
 constexpr int kTickMillis = 1000;
 constexpr int kRetryMillis = 20;
-// The runner ends the command's processes itself (SIGTERM, 5 s, SIGKILL); past this it is not trusted to.
-constexpr Duration kRunnerPatience = Duration::seconds(10);
 
 model::DeviceClass device_class() {
   model::DeviceClass out;
@@ -97,6 +96,7 @@ Result<void> Daemon::load() {
   }
   sweep();
   HEDDLE_CHECK_OK(open_queues());
+  resume_evictions();
   HEDDLE_CHECK_OK(reap());
   return schedule();
 }
@@ -104,7 +104,9 @@ Result<void> Daemon::load() {
 // Folders of jobs that ended, or were forgotten, as the daemon before this one was killed.
 void Daemon::sweep() {
   std::set<std::string> kept;
-  for (const auto& job : jobs_) kept.insert(job.uid);
+  for (const auto& job : jobs_) {
+    if (job.allocation) kept.insert(job.uid);
+  }
   for (const auto& uid : list_directory(options_.state_dir + "/claims").value_or(std::vector<std::string>())) {
     if (!kept.contains(uid)) remove_left_folder(fmt::format("{}/claims/{}", options_.state_dir, uid));
   }
@@ -129,7 +131,7 @@ Result<void> Daemon::reload_jobs() {
   HEDDLE_TRY(jobs_, ledger_->live());
   for (const auto& job : jobs_) {
     note_arrival(job);
-    if (job.allocation) state_.upsert_claim(claim_of(job, {}));
+    if (job.allocation) note_claim(job);
   }
   return {};
 }
@@ -167,6 +169,11 @@ void Daemon::note_arrival(const Job& job) {
   state_.arrive(request_of(job, *std::move(spec), pod));
 }
 
+// What it has, as the engine counts it.
+void Daemon::note_claim(const Job& job) {
+  state_.upsert_claim(claim_of(job, claim_spec(job.request, machine_.cards).value_or(model::ClaimSpec())));
+}
+
 // Writes the grant down, and only then counts it. False: the job was ended meanwhile.
 Result<bool> Daemon::commit(Job& job, const model::Allocation& allocation) {
   const Time now = clock_.now();
@@ -176,8 +183,7 @@ Result<bool> Daemon::commit(Job& job, const model::Allocation& allocation) {
   job.state = JobState::kGranted;
   job.granted = now;
   job.allocation = std::move(dated);
-  HEDDLE_TRY(auto spec, claim_spec(job.request, machine_.cards));
-  state_.upsert_claim(claim_of(job, std::move(spec)));
+  note_claim(job);
   log_.info("granted", {{"job", job.id}, {"what", describe(job.request)}});
   return true;
 }
@@ -322,6 +328,7 @@ Result<Launch> Daemon::launch(int64_t id) {
   const std::string mps_pipe = job->request.isolation == model::kIsolationMps ? machine_.mps_pipe : std::string();
   HEDDLE_CHECK_OK(prepare_guard(folder, {job->uid, job->owner, job->request.priority, mps_pipe}, shares));
   HEDDLE_CHECK_OK(make_directories(job_folder(id), 0700));
+  HEDDLE_CHECK_OK(remove_file(job_folder(id) + "/exit"));  // of a run that was evicted
   if (static_cast<uid_t>(job->owner.uid) != geteuid() &&
       chown(job_folder(id).c_str(), static_cast<uid_t>(job->owner.uid), static_cast<gid_t>(job->owner.gid)) != 0) {
     return fail_errno(fmt::format("cannot give the folder of job {} to its user", id), errno);
@@ -332,6 +339,7 @@ Result<Launch> Daemon::launch(int64_t id) {
   launch.environment.merge(guard_environment(options_.guard, folder, shares));
   launch.environment[kJobVariable] = job->uid;
   launch.environment["HEDDLE_JOB"] = fmt::format("{}", id);
+  launch.environment["HEDDLE_EVICTIONS"] = fmt::format("{}", job->evictions);
   return launch;
 }
 
@@ -345,6 +353,7 @@ Result<void> Daemon::start(int64_t id, const ProcessId& runner) {
     job->started = now;
     job->runner = runner;
     log_.info("started", {{"job", id}, {"pid", runner.pid}});
+    if (queues_) queues_->note_running(*job);
   }
   wake();
   return {};
@@ -357,19 +366,24 @@ Result<void> Daemon::cancel(int64_t id, const std::string& why) {
     HEDDLE_TRY(const Job ended, ledger_->find(id));
     return fail(Code::kConflict, fmt::format("job {} has ended already ({})", id, ended.outcome));
   }
-  if (job->state == JobState::kRunning) {
-    end_running(*job, why);
-    return {};
-  }
+  if (job->state == JobState::kRunning) return end_running(*job, why);
   HEDDLE_CHECK_OK(end_job(*job, why, std::nullopt));
   return schedule();
 }
 
-void Daemon::end_running(Job& job, const std::string& why) {
-  if (endings_.contains(job.id)) return;
-  endings_[job.id] = {why, clock_.monotonic_nanos() + kRunnerPatience.nanos};
+Result<void> Daemon::end_running(Job& job, const std::string& why) {
+  if (job.eviction) {
+    // It is on its way, and does not come back now.
+    HEDDLE_CHECK_OK(ledger_->keep(job.id));
+    job.eviction.reset();
+    endings_.erase(job.id);
+  }
+  if (endings_.contains(job.id)) return {};
+  endings_[job.id] = {why, clock_.monotonic_nanos() + kUsualGrace.nanos + kRunnerPatience.nanos};
   log_.info("ending", {{"job", job.id}, {"why", why}});
-  send_signal(job.runner, SIGTERM);
+  if (queues_) queues_->note_leaving(job);
+  ask_to_end(job.runner, kUsualGrace);
+  return {};
 }
 
 Result<void> Daemon::end_job(Job& job, const std::string& outcome, std::optional<int64_t> exit_code) {
@@ -381,6 +395,8 @@ Result<void> Daemon::end_job(Job& job, const std::string& outcome, std::optional
   log_.info("ended", {{"job", id}, {"outcome", outcome}});
   waits_.erase(id);
   endings_.erase(id);
+  held_.erase(id);
+  in_vain_.erase(id);
   std::erase_if(jobs_, [id](const Job& other) { return other.id == id; });
   remove_left_folder(fmt::format("{}/claims/{}", options_.state_dir, uid));
   HEDDLE_TRY(const auto forgotten, ledger_->forget(options_.keep_ended));
@@ -403,25 +419,34 @@ Result<void> Daemon::reap_running(Job& job) {
     }
     return {};
   }
+  return close_run(job);
+}
+
+// Nothing of it runs any more.
+Result<void> Daemon::close_run(Job& job) {
+  const auto ending = endings_.find(job.id);
+  bool told = true;  // it did not end by itself
   std::optional<int64_t> exit_code;
   std::string outcome = "exit code not known: its supervisor was killed, or could not write it";
   if (const auto text = read_file(job_folder(job.id) + "/exit", 64); text) {
     int64_t code = 0;
     if (std::from_chars(text->data(), text->data() + text->size(), code).ec == std::errc()) {
       exit_code = code;
+      told = text->find(kToldToEnd) != std::string::npos;
       outcome = code == 0 ? "done" : fmt::format("exit code {}", code);
     }
   }
-  if (ending != endings_.end()) outcome = ending->second.why;
+  if (job.eviction && told) return end_evicted(job, exit_code);
+  if (ending != endings_.end() && !job.eviction) outcome = ending->second.why;
   return end_job(job, outcome, exit_code);
 }
 
 // What it declared as its runtime is kept: others started because of it.
-void Daemon::end_overdue(Job& job) {
-  if (!job.request.deadline_seconds || !job.granted) return;
+Result<void> Daemon::end_overdue(Job& job) {
+  if (!job.request.deadline_seconds || !job.granted || endings_.contains(job.id)) return {};
   const Duration runtime = Duration::seconds(*job.request.deadline_seconds);
-  if (clock_.now() - *job.granted < runtime) return;
-  end_running(job, fmt::format("ended: its deadline of {} s is over", *job.request.deadline_seconds));
+  if (clock_.now() - *job.granted < runtime) return {};
+  return end_running(job, fmt::format("ended: its deadline of {} s is over", *job.request.deadline_seconds));
 }
 
 Result<void> Daemon::reap() {
@@ -431,7 +456,7 @@ Result<void> Daemon::reap() {
     Job* job = live(id);
     if (job == nullptr) continue;
     if (job->state == JobState::kRunning) {
-      end_overdue(*job);
+      HEDDLE_CHECK_OK(end_overdue(*job));
       HEDDLE_CHECK_OK(reap_running(*job));
     } else if (!alive(job->client)) {
       HEDDLE_CHECK_OK(end_job(*job, "its `heddle run` ended before it could start", std::nullopt));
@@ -470,7 +495,7 @@ Result<std::optional<Unfinished>> Daemon::shut_down(ShutDown how) {
   for (const int64_t id : ids) {
     Job& job = *live(id);
     if (job.state == JobState::kRunning) {
-      end_running(job, "ended by `heddle down --kill`");
+      HEDDLE_CHECK_OK(end_running(job, "ended by `heddle down --kill`"));
     } else {
       HEDDLE_CHECK_OK(end_job(job, "ended by `heddle down --kill`", std::nullopt));
     }

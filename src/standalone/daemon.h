@@ -41,6 +41,8 @@ struct DaemonOptions {
   GuardFiles guard;
   int64_t keep_ended = 100;  // ended jobs that are remembered
   std::string queues;        // of check_queues(); empty: there are none
+  // A job that is evicted has so long between SIGTERM and SIGKILL.
+  Duration eviction_grace = Duration::seconds(30);
 };
 
 // A share of one card as a job holds it.
@@ -188,19 +190,42 @@ class Daemon {
   Result<std::optional<Refused>> join_queue(Job& job);
   [[nodiscard]] model::PlacementPolicy policy_of(const Job& job) const;
   Result<void> schedule_queued();
+  // daemon_evict.cc: who gives way
+  class Room;
+  void note_claim(const Job& job);
+  void hold_cards(int64_t id, const model::Allocation& where);
+  // Where it would go if these had gone, and whether quota would let it; by the keys of the queues.
+  std::optional<model::Allocation> room_without(const Job& job, const std::vector<std::string>& gone);
+  std::vector<int64_t> held_back(const std::map<int64_t, std::vector<engine::Reason>>& tried, Time now) const;
+  Result<void> plan_evictions(const std::vector<int64_t>& without_room, Time now);
+  Result<bool> plan_eviction(Job& job, Time now);
+  Result<void> begin_eviction(const Job& job, const queueing::Eviction& eviction, Time now);
+  void tell_to_go(const Job& job);
+  Result<void> place_held(Time now);
+  void resume_evictions();
+  void hold_again();
+  Result<void> end_evicted(Job& job, std::optional<int64_t> exit_code);
+  void note_held(Time now);
   Result<Try> try_queued(Job& job, Time now);
+  static constexpr int kMostModels = 4;  // others that are tried when quota refuses one
+  static bool leave_out_models(const engine::State& state, const model::ClaimSpec& asked,
+                               const model::Allocation& allocation, model::ClaimSpec& spec);
   // daemon_boxes.cc
-  Result<Try> place_beside_others(const Job& job, model::ClaimSpec spec);
-  [[nodiscard]] std::set<std::string> cards_kept_whole(const Job& job, const model::Allocation& allocation) const;
+  // gone: jobs that are taken out of the state for the look.
+  Try place_beside_others(const Job& job, model::ClaimSpec spec, const std::set<int64_t>& gone = {});
+  [[nodiscard]] std::set<std::string> cards_kept_whole(const Job& job, const model::Allocation& allocation,
+                                                       const std::set<int64_t>& gone) const;
+  [[nodiscard]] std::set<std::string> cards_held(const Job& job, const model::Allocation& allocation) const;
   [[nodiscard]] std::set<std::string> cards_in_use() const;
   void note_waiting(const std::map<int64_t, std::vector<engine::Reason>>& tried, Time now);
   Result<void> keep_past();
   Result<bool> commit(Job& job, const model::Allocation& allocation);
   Result<void> reap();
   Result<void> reap_running(Job& job);
+  Result<void> close_run(Job& job);
   Result<void> end_job(Job& job, const std::string& outcome, std::optional<int64_t> exit_code);
-  void end_running(Job& job, const std::string& why);
-  void end_overdue(Job& job);
+  Result<void> end_running(Job& job, const std::string& why);
+  Result<void> end_overdue(Job& job);
   void wait_for_events();
   void wake();
   void report_writing(const std::string& trouble);
@@ -223,10 +248,12 @@ class Daemon {
   std::mutex mutex_;
   engine::State state_;
   SeededRandom random_;
-  std::vector<Job> jobs_;            // live ones; a mirror of the ledger, changed only after it
-  std::optional<JobQueues> queues_;  // nothing: there are none
-  int64_t past_kept_ = 0;            // monotonic
-  bool past_moved_ = false;          // since then
+  std::vector<Job> jobs_;                          // live ones; a mirror of the ledger, changed only after it
+  std::optional<JobQueues> queues_;                // nothing: there are none
+  int64_t past_kept_ = 0;                          // monotonic
+  bool past_moved_ = false;                        // since then
+  std::map<int64_t, std::set<std::string>> held_;  // cards that are kept for a job that others make room for; by uuid
+  std::map<int64_t, int64_t> in_vain_;  // job that did not start in the room that was made for it -> until, monotonic
   std::map<int64_t, Wait> waits_;
   std::map<int64_t, Ending> endings_;
   std::vector<vendors::CardStatus> statuses_;

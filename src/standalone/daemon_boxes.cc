@@ -19,9 +19,14 @@ void leave_out(const std::set<std::string>& uuids, model::ClaimSpec& spec) {
       fmt::format("!(device.attributes[\"accelerator.heddle.dev\"].uuid in {})", nlohmann::json(uuids).dump()));
 }
 
+std::string cards_text(size_t count) {
+  return count == 1 ? std::string("1 of the cards that it could have is")
+                    : fmt::format("{} of the cards that it could have are", count);
+}
+
 }  // namespace
 
-Result<Daemon::Try> Daemon::place_beside_others(const Job& job, model::ClaimSpec spec) {
+Daemon::Try Daemon::place_beside_others(const Job& job, model::ClaimSpec spec, const std::set<int64_t>& gone) {
   std::set<std::string> avoided;
   std::vector<engine::Reason> reasons;
   for (int turn = 0; turn < kMostTurns; ++turn) {
@@ -35,14 +40,33 @@ Result<Daemon::Try> Daemon::place_beside_others(const Job& job, model::ClaimSpec
       return Try{std::move(std::get<engine::Infeasible>(*outcome).reasons), true, {}};
     }
     model::Allocation& allocation = assigned->allocations.at(0);
-    const std::set<std::string> kept = cards_kept_whole(job, allocation);
-    if (kept.empty()) return Try{{}, false, std::move(allocation)};
-    reasons = {{"Boxes", fmt::format("{} of the cards that are free {} kept whole for boxes that queues are guaranteed",
-                                     kept.size(), kept.size() == 1 ? "is" : "are")}};
-    avoided.insert(kept.begin(), kept.end());
+    std::set<std::string> held = cards_held(job, allocation);
+    std::set<std::string> kept = cards_kept_whole(job, allocation, gone);
+    if (held.empty() && kept.empty()) return Try{{}, false, std::move(allocation)};
+    if (!held.empty()) {
+      reasons = {{"Held", fmt::format("{} kept for a job that others are evicted for", cards_text(held.size()))}};
+    } else {
+      reasons = {{"Boxes", fmt::format("{} kept whole for boxes that queues are guaranteed", cards_text(kept.size()))}};
+    }
+    avoided.merge(held);
+    avoided.merge(kept);
     leave_out(avoided, spec);
   }
   return Try{std::move(reasons), false, {}};
+}
+
+// Cards that others are to have, where this allocation would use one of them; by uuid.
+std::set<std::string> Daemon::cards_held(const Job& job, const model::Allocation& allocation) const {
+  std::set<std::string> held;
+  for (const auto& [id, cards] : held_) {
+    if (id != job.id) held.insert(cards.begin(), cards.end());
+  }
+  const bool in_the_way =
+      std::any_of(allocation.results.begin(), allocation.results.end(), [&](const model::DeviceResult& result) {
+        const auto* card = find_card(machine_, result);
+        return card != nullptr && held.contains(card->uuid);
+      });
+  return in_the_way ? held : std::set<std::string>();
 }
 
 std::set<std::string> Daemon::cards_in_use() const {
@@ -58,13 +82,14 @@ std::set<std::string> Daemon::cards_in_use() const {
 }
 
 // Free cards that the job may not open, where this allocation would break a box that is to be kept; by uuid.
-std::set<std::string> Daemon::cards_kept_whole(const Job& job, const model::Allocation& allocation) const {
+std::set<std::string> Daemon::cards_kept_whole(const Job& job, const model::Allocation& allocation,
+                                               const std::set<int64_t>& gone) const {
   std::set<std::string> kept;
   if (!queues_) return kept;
   const queueing::Amounts keep = queues_->tree().keep_intact(JobQueues::key_of(job.id));
   if (std::all_of(keep.begin(), keep.end(), [](int64_t boxes) { return boxes == 0; })) return kept;
   const auto& meters = queues_->meters();
-  const auto rooms = engine::BoxRooms::look(state_, meters, queues_->box_holders(jobs_));
+  const auto rooms = engine::BoxRooms::look(state_, meters, queues_->box_holders(jobs_, gone));
   const std::set<std::string> used = cards_in_use();
   std::vector<const vendors::Card*> free;  // first those of the allocation
   for (const model::DeviceResult& result : allocation.results) {

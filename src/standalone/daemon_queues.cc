@@ -11,11 +11,12 @@ namespace heddle::standalone {
 namespace {
 
 constexpr Duration kKeepPast = Duration::seconds(10);
-constexpr int kMostKinds = 4;  // other models that are tried when quota refuses one
+
+}  // namespace
 
 // The same, on none of the models that this allocation is on. False: it says no model that can be left out.
-bool leave_out(const engine::State& state, const model::ClaimSpec& asked, const model::Allocation& allocation,
-               model::ClaimSpec& spec) {
+bool Daemon::leave_out_models(const engine::State& state, const model::ClaimSpec& asked,
+                              const model::Allocation& allocation, model::ClaimSpec& spec) {
   bool any = false;
   for (const queueing::Portion& portion : engine::granted(state, asked, allocation)) {
     if (portion.model.empty() || portion.model.find_first_of("\"\\") != std::string::npos) continue;
@@ -26,8 +27,6 @@ bool leave_out(const engine::State& state, const model::ClaimSpec& asked, const 
   return any;
 }
 
-}  // namespace
-
 Result<void> Daemon::open_queues() {
   if (options_.queues.empty()) return {};
   HEDDLE_TRY(auto queues, JobQueues::make(options_.queues, options_.queue.starvation_bound));
@@ -37,7 +36,9 @@ Result<void> Daemon::open_queues() {
 }
 
 Result<void> Daemon::renew_queues(const JobQueues::Past& past) {
-  return queues_->renew(state_, machine_.cards, jobs_, past, queues_->at_least(clock_.now()));
+  HEDDLE_CHECK_OK(queues_->renew(state_, machine_.cards, jobs_, past, queues_->at_least(clock_.now())));
+  hold_again();
+  return {};
 }
 
 // Finds its queue, which is then a part of its request. Refused: there is none for it, or it can never start there.
@@ -78,8 +79,8 @@ Result<Daemon::Try> Daemon::try_queued(Job& job, Time now) {
   // The request was understood when it came; what changed since (a model that vanished) is a reason to wait.
   if (!spec) return Try{{{"Request", spec.error().text()}}, true, {}};
   const model::ClaimSpec asked = *spec;
-  for (int kinds = 0; kinds <= kMostKinds; ++kinds) {
-    HEDDLE_TRY(Try found, place_beside_others(job, *spec));
+  for (int kinds = 0; kinds <= kMostModels; ++kinds) {
+    const Try found = place_beside_others(job, *spec);
     if (!found.allocation) return kinds > 0 ? result : found;  // quota's word about the first choice
     const model::Allocation& allocation = *found.allocation;
     auto over = queues_->try_devices(state_, job, asked, allocation, now);
@@ -88,11 +89,12 @@ Result<Daemon::Try> Daemon::try_queued(Job& job, Time now) {
         queues_->give_up(job);
         return tl::unexpected<Error>(done.error());
       }
-      queues_->tree().start(JobQueues::key_of(job.id), now);
+      queues_->start(job, now);
+      held_.erase(job.id);
       return Try{};
     }
     if (kinds == 0) result.reasons = {std::move(*over)};
-    if (!leave_out(state_, asked, allocation, *spec)) return result;
+    if (!leave_out_models(state_, asked, allocation, *spec)) return result;
   }
   return result;
 }
@@ -100,7 +102,9 @@ Result<Daemon::Try> Daemon::try_queued(Job& job, Time now) {
 Result<void> Daemon::schedule_queued() {
   if (queues_->stale(state_)) HEDDLE_CHECK_OK(renew_queues({}));
   const Time now = queues_->at_least(clock_.now());
+  HEDDLE_CHECK_OK(place_held(now));
   std::map<int64_t, std::vector<engine::Reason>> tried;
+  std::vector<int64_t> without_room;
   {
     auto pass = queues_->tree().pass(now);
     while (const auto offer = pass.next()) {
@@ -108,12 +112,32 @@ Result<void> Daemon::schedule_queued() {
       HEDDLE_TRY(Try result, try_queued(*live(id), now));
       if (result.reasons.empty()) continue;
       // What no card could serve holds nobody back.
-      if (!result.hopeless) pass.refused(std::nullopt);
+      if (!result.hopeless) {
+        pass.refused(std::nullopt);
+        without_room.push_back(id);
+      }
       tried[id] = std::move(result.reasons);
     }
   }
+  const std::vector<int64_t> refused = held_back(tried, now);
+  without_room.insert(without_room.end(), refused.begin(), refused.end());
+  HEDDLE_CHECK_OK(plan_evictions(without_room, now));
   note_waiting(tried, now);
+  note_held(now);
   return {};
+}
+
+// Those that quota holds back: others may have to give way for them.
+std::vector<int64_t> Daemon::held_back(const std::map<int64_t, std::vector<engine::Reason>>& tried, Time now) const {
+  std::vector<int64_t> jobs;
+  for (const std::string& queue : queues_->leaves()) {
+    for (const std::string& key : queues_->tree().waiting(queue, now)) {
+      const int64_t id = JobQueues::job_of(key);
+      const auto refusal = tried.contains(id) ? std::nullopt : queues_->tree().refusal(key, now);
+      if (refusal && refusal->code != "Reservation") jobs.push_back(id);
+    }
+  }
+  return jobs;
 }
 
 // Places and reasons of what waits; what was not offered is held back by quota, or by what starves.

@@ -126,6 +126,7 @@ std::string request_json(const JobRequest& request) {
   out["priority"] = request.priority;
   if (request.lifetime == Lifetime::kDetached) out["detached"] = true;
   if (request.patience == Patience::kRefuse) out["noWait"] = true;
+  if (request.on_eviction == OnEviction::kRequeue) out["requeue"] = true;
   if (!request.queue.empty()) out["queue"] = request.queue;
   if (!request.isolation.empty()) out["isolation"] = request.isolation;
   if (request.virtual_bytes) out["virtualMemoryBytes"] = *request.virtual_bytes;
@@ -168,6 +169,7 @@ Result<JobRequest> parse_request(std::string_view json) {
   };
   if (is_set("detached")) request.lifetime = Lifetime::kDetached;
   if (is_set("noWait")) request.patience = Patience::kRefuse;
+  if (is_set("requeue")) request.on_eviction = OnEviction::kRequeue;
   return request;
 }
 

@@ -25,6 +25,12 @@ enum class Patience {
   kRefuse,  // start now, or not at all
 };
 
+// What becomes of a job whose share is taken back for another one.
+enum class OnEviction {
+  kEnd,      // it ends; its command is never run twice
+  kRequeue,  // it waits again, and its command is run again from its beginning
+};
+
 // What `heddle run` asks for. Neither memory nor cores: whole cards.
 struct JobRequest {
   std::string name;  // for people; may be empty
@@ -45,6 +51,7 @@ struct JobRequest {
   std::optional<model::PlacementPolicy> placement_policy;  // how its cards are chosen; nothing: as its queue says
   std::string reservation;                                 // runs inside this one only; empty: in none
   std::optional<int64_t> deadline_seconds;                 // it is ended so long after it got its share
+  OnEviction on_eviction = OnEviction::kEnd;
   friend bool operator==(const JobRequest&, const JobRequest&) = default;
 };
 
@@ -70,6 +77,13 @@ enum class JobState {
   kEnded,
 };
 
+// Its share is being taken back for another job.
+struct Eviction {
+  int64_t by = 0;   // the job that is to have the room
+  std::string why;  // in words
+  Time at;
+};
+
 struct Job {
   int64_t id = 0;   // counts up; the age in the queue
   std::string uid;  // names its claim
@@ -84,7 +98,9 @@ struct Job {
   ProcessId runner;  // parent of the command; while running the job lives as long as this
   std::optional<model::Allocation> allocation;
   std::optional<int64_t> exit_code;
-  std::string outcome;  // once ended: why, in words
+  std::string outcome;                    // once ended: why, in words
+  std::optional<Eviction> eviction = {};  // while it runs, or how it ended
+  int64_t evictions = 0;                  // how often it went back to the queue
 };
 
 std::string_view state_name(JobState state);

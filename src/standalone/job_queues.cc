@@ -164,7 +164,7 @@ Result<void> JobQueues::renew(const engine::State& state, const std::vector<vend
   queueing::Config made = config(state);
   for (const auto& [name, one] : past) made.past[name] = {one.at, one.milli_device_seconds};
   if (tree_) {
-    for (const auto& [name, one] : tree_->past(now)) made.past[name] = one;
+    for (const auto& [name, one] : tree_->queues.past(now)) made.past[name] = one;
   }
   // Of queues that are gone nothing is kept.
   std::erase_if(made.past, [&](const auto& entry) {
@@ -172,7 +172,7 @@ Result<void> JobQueues::renew(const engine::State& state, const std::vector<vend
                         [&](const auto& queue) { return queue.name == entry.first; });
   });
   HEDDLE_TRY(auto tree, queueing::Queues::make(std::move(made)));
-  tree_.emplace(std::move(tree));
+  tree_ = std::make_unique<Tree>(std::move(tree));
   fleet_ = engine::fleet_of(state);
   for (engine::FleetPart& part : fleet_) part.free = 0;
   asked_.clear();
@@ -184,7 +184,8 @@ Result<void> JobQueues::renew(const engine::State& state, const std::vector<vend
     return a->granted.value_or(Time{}) < b->granted.value_or(Time{});
   });
   for (const Job* job : running) {
-    HEDDLE_CHECK_OK(tree_->adopt(workload(*job, demand(state, cards, *job)), job->granted.value_or(now), now));
+    HEDDLE_CHECK_OK(tree_->queues.adopt(workload(*job, demand(state, cards, *job)), job->granted.value_or(now), now));
+    note_running(*job);
   }
   for (const Job& job : jobs) {
     if (job.state == JobState::kWaiting) HEDDLE_CHECK_OK(add(state, cards, job, now));
@@ -306,7 +307,7 @@ std::optional<engine::Reason> JobQueues::never(const engine::State& state, const
 Result<void> JobQueues::add(const engine::State& state, const std::vector<vendors::Card>& cards, const Job& job,
                             Time now) {
   std::vector<queueing::Portion> portions = demand(state, cards, job);
-  HEDDLE_CHECK_OK(tree_->submit(workload(job, portions), now));
+  HEDDLE_CHECK_OK(tree_->queues.submit(workload(job, portions), now));
   asked_[job.id] = std::move(portions);
   return {};
 }
@@ -314,34 +315,118 @@ Result<void> JobQueues::add(const engine::State& state, const std::vector<vendor
 void JobQueues::remove(const Job& job, Time now) {
   asked_.erase(job.id);
   const std::string id = key_of(job.id);
-  if (tree_ && tree_->phase(id)) tree_->remove(id, now);
+  if (!tree_) return;
+  tree_->preemptions.cancel(id, now);
+  tree_->preemptions.gone(id, now);
+  tree_->preemptions.remove(id);
+  if (tree_->queues.phase(id)) tree_->queues.remove(id, now);
+}
+
+Result<void> JobQueues::requeue(const engine::State& state, const std::vector<vendors::Card>& cards, const Job& job,
+                                Time now) {
+  const std::string id = key_of(job.id);
+  tree_->preemptions.gone(id, now);
+  tree_->preemptions.remove(id);
+  if (!tree_->queues.phase(id)) return add(state, cards, job, now);
+  tree_->queues.requeue(id, now);
+  asked_[job.id] = demand(state, cards, job);
+  give_up(job);
+  return {};
+}
+
+void JobQueues::start(const Job& job, Time now) {
+  tree_->queues.start(key_of(job.id), now);
+  note_running(job);
+}
+
+std::optional<queueing::Victim> JobQueues::victim_of(const Job& job) const {
+  const queueing::Workload* workload = tree_->queues.workload(key_of(job.id));
+  if (workload == nullptr) return std::nullopt;
+  queueing::Victim victim;
+  victim.id = workload->id;
+  victim.queue = workload->queue;
+  victim.priority = workload->priority;
+  victim.started = job.granted.value_or(Time{});
+  for (const queueing::Portion& portion : workload->portions) victim.cost += portion.milli_devices;
+  victim.site = kHere;
+  victim.leaving = job.eviction.has_value();
+  return victim;
+}
+
+void JobQueues::note_running(const Job& job) {
+  if (auto victim = victim_of(job)) tree_->preemptions.upsert(*std::move(victim));
+}
+
+void JobQueues::note_leaving(const Job& job) {
+  auto victim = victim_of(job);
+  if (!victim) return;
+  victim->leaving = true;
+  tree_->preemptions.upsert(*std::move(victim));
+}
+
+std::optional<queueing::Eviction> JobQueues::plan(const Job& job, Time now, queueing::FitOracle& room,
+                                                  const std::set<std::string>& refused) {
+  return tree_->preemptions.plan(key_of(job.id), now, room, refused).eviction;
+}
+
+std::vector<std::string> JobQueues::victims_for(int64_t job) const {
+  std::vector<std::string> out;
+  const auto& all = tree_->preemptions.under_way();
+  const auto found = all.find(key_of(job));
+  if (found == all.end()) return out;
+  for (const std::string& victim : found->second.victims) {
+    if (tree_->queues.phase(victim) == queueing::Phase::kLeaving) out.push_back(victim);
+  }
+  return out;
+}
+
+bool JobQueues::refuses(const engine::State& state, const Job& job, const model::ClaimSpec& spec,
+                        const model::Allocation& allocation, const std::vector<std::string>& gone, Time now) {
+  queueing::Queues& queues = tree_->queues;
+  const std::string id = key_of(job.id);
+  const bool entitled = queues.would_be_entitled(id, gone);
+  const std::vector<queueing::Portion> portions = granted(state, spec, allocation);
+  if (queues.refusal_without(id, portions, gone, now)) return true;
+  queues.restate(id, portions);
+  const bool refused = entitled && !queues.would_be_entitled(id, gone);
+  give_up(job);
+  return refused;
+}
+
+std::vector<queueing::Portion> JobQueues::granted(const engine::State& state, const model::ClaimSpec& spec,
+                                                  const model::Allocation& allocation) const {
+  std::vector<queueing::Portion> portions = engine::granted(state, spec, allocation);
+  for (queueing::Portion& portion : portions) table_.fill_boxes(portion);
+  return portions;
 }
 
 std::optional<engine::Reason> JobQueues::try_devices(const engine::State& state, const Job& job,
                                                      const model::ClaimSpec& spec, const model::Allocation& allocation,
                                                      Time now) {
-  std::vector<queueing::Portion> portions = engine::granted(state, spec, allocation);
-  for (queueing::Portion& portion : portions) table_.fill_boxes(portion);
-  tree_->restate(key_of(job.id), std::move(portions));
-  auto refusal = tree_->refusal(key_of(job.id), now);
+  tree_->queues.restate(key_of(job.id), granted(state, spec, allocation));
+  auto refusal = tree_->queues.refusal(key_of(job.id), now);
   if (!refusal) return std::nullopt;
   give_up(job);
   return engine::Reason{std::move(refusal->code), std::move(refusal->message)};
 }
 
 void JobQueues::give_up(const Job& job) {
-  if (const auto asked = asked_.find(job.id); asked != asked_.end()) tree_->restate(key_of(job.id), asked->second);
+  if (const auto asked = asked_.find(job.id); asked != asked_.end())
+    tree_->queues.restate(key_of(job.id), asked->second);
 }
 
-std::vector<engine::BoxHolder> JobQueues::box_holders(const std::vector<Job>& jobs) const {
+std::vector<engine::BoxHolder> JobQueues::box_holders(const std::vector<Job>& jobs,
+                                                      const std::set<int64_t>& gone) const {
   std::vector<engine::BoxHolder> holders;
   for (const Job& job : jobs) {
     const std::string id = key_of(job.id);
-    const queueing::Workload* workload = tree_->workload(id);
-    if (!job.allocation || workload == nullptr || tree_->phase(id) != queueing::Phase::kRunning) continue;
+    const queueing::Workload* workload = tree_->queues.workload(id);
+    if (!job.allocation || gone.contains(job.id) || workload == nullptr ||
+        tree_->queues.phase(id) != queueing::Phase::kRunning)
+      continue;
     const bool boxes = std::any_of(workload->portions.begin(), workload->portions.end(),
                                    [](const queueing::Portion& portion) { return portion.boxes > 0; });
-    holders.push_back({&*job.allocation, tree_->entitled(id), boxes});
+    holders.push_back({&*job.allocation, tree_->queues.entitled(id), boxes});
   }
   return holders;
 }
@@ -358,7 +443,7 @@ std::vector<std::string> JobQueues::leaves() const {
 JobQueues::Past JobQueues::past(Time now) const {
   Past out;
   if (!tree_) return out;
-  for (const auto& [name, one] : tree_->past(now)) out[name] = {one.at, one.milli_device_seconds};
+  for (const auto& [name, one] : tree_->queues.past(now)) out[name] = {one.at, one.milli_device_seconds};
   return out;
 }
 

@@ -5,8 +5,11 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -15,6 +18,7 @@
 #include "engine/engine.h"
 #include "engine/queue_table.h"
 #include "model/queue.h"
+#include "queueing/preemption.h"
 #include "queueing/queueing.h"
 #include "standalone/job.h"
 #include "vendors/vendor.h"
@@ -61,7 +65,30 @@ class JobQueues {
                                                     const Job& job, Time now) const;
   // What goes in waits. Errors: kInternal.
   Result<void> add(const engine::State& state, const std::vector<vendors::Card>& cards, const Job& job, Time now);
+  // It has ended.
   void remove(const Job& job, Time now);
+  // What ran, or was to give way, waits again.
+  Result<void> requeue(const engine::State& state, const std::vector<vendors::Card>& cards, const Job& job, Time now);
+  // It runs, with the devices of try_devices().
+  void start(const Job& job, Time now);
+
+  // --- who gives way; one machine is one site ---
+  static constexpr const char* kHere = "here";
+  // What is known of one that runs: also after its `eviction` has changed.
+  void note_running(const Job& job);
+  // It goes, though nobody takes its place.
+  void note_leaving(const Job& job);
+  // The one that waits, and those that are to go so that it can start. refused: those that may not.
+  std::optional<queueing::Eviction> plan(const Job& job, Time now, queueing::FitOracle& room,
+                                         const std::set<std::string>& refused);
+  // Whether quota would refuse it these devices if those had gone, or it would only borrow them where
+  // by what it asked for they are its queue's own.
+  bool refuses(const engine::State& state, const Job& job, const model::ClaimSpec& spec,
+               const model::Allocation& allocation, const std::vector<std::string>& gone, Time now);
+  // Its room is held for it from now on, until the victims are gone: remove() or requeue() says so of each.
+  void begin_eviction(const queueing::Eviction& eviction, Time now) { tree_->preemptions.begin(eviction, now); }
+  // Those that have not gone yet.
+  [[nodiscard]] std::vector<std::string> victims_for(int64_t job) const;
 
   // What it would take with these devices: nothing, it may start; else the reason, and it waits as before.
   std::optional<engine::Reason> try_devices(const engine::State& state, const Job& job, const model::ClaimSpec& spec,
@@ -69,12 +96,13 @@ class JobQueues {
   // It waits as it was asked: the devices of try_devices() are not used.
   void give_up(const Job& job);
 
-  // Those of `jobs` that hold cards now, and do not leave.
-  [[nodiscard]] std::vector<engine::BoxHolder> box_holders(const std::vector<Job>& jobs) const;
+  // Those of `jobs` that hold cards now, and do not leave; without those of `gone`.
+  [[nodiscard]] std::vector<engine::BoxHolder> box_holders(const std::vector<Job>& jobs,
+                                                           const std::set<int64_t>& gone) const;
   [[nodiscard]] const std::vector<model::QuotaMeter>& meters() const { return table_.meters(); }
 
-  [[nodiscard]] queueing::Queues& tree() { return *tree_; }
-  [[nodiscard]] const queueing::Queues& tree() const { return *tree_; }
+  [[nodiscard]] queueing::Queues& tree() { return tree_->queues; }
+  [[nodiscard]] const queueing::Queues& tree() const { return tree_->queues; }
   // Names of the queues that work can be in.
   [[nodiscard]] std::vector<std::string> leaves() const;
   [[nodiscard]] Past past(Time now) const;
@@ -86,7 +114,15 @@ class JobQueues {
   static int64_t job_of(const std::string& key);
 
  private:
+  struct Tree {
+    explicit Tree(queueing::Queues made) : queues(std::move(made)) {}
+    queueing::Queues queues;
+    queueing::Preemptions preemptions{queues};
+  };
   explicit JobQueues(Duration patience) : patience_(patience) {}
+  [[nodiscard]] std::optional<queueing::Victim> victim_of(const Job& job) const;
+  [[nodiscard]] std::vector<queueing::Portion> granted(const engine::State& state, const model::ClaimSpec& spec,
+                                                       const model::Allocation& allocation) const;
   [[nodiscard]] queueing::Config config(const engine::State& state) const;
   [[nodiscard]] std::vector<queueing::Portion> demand(const engine::State& state,
                                                       const std::vector<vendors::Card>& cards, const Job& job) const;
@@ -94,7 +130,7 @@ class JobQueues {
 
   Duration patience_;
   engine::QueueTable table_;
-  std::optional<queueing::Queues> tree_;
+  std::unique_ptr<Tree> tree_;
   std::vector<engine::FleetPart> fleet_;
   std::map<int64_t, std::vector<queueing::Portion>> asked_;  // by job that waits
   Time last_;

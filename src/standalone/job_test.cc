@@ -107,6 +107,7 @@ TEST(RequestJson, ComesBackAsItWas) {
   request.patience = Patience::kRefuse;
   request.placement_policy = model::PlacementPolicy::kLeastLoaded;
   request.reservation = "r";
+  request.on_eviction = OnEviction::kRequeue;
   request.deadline_seconds = 7200;
   request.lifetime = Lifetime::kDetached;
   request.virtual_bytes = int64_t{64} << 30;

@@ -16,7 +16,7 @@ namespace heddle::standalone {
 namespace {
 
 // Entry n brings a file of version n to version n + 1. Entries are never changed once released.
-constexpr std::array<const char*, 2> kMigrations = {
+constexpr std::array<const char*, 3> kMigrations = {
     R"(CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
        CREATE TABLE job (
          id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -36,11 +36,16 @@ constexpr std::array<const char*, 2> kMigrations = {
        CREATE INDEX job_live ON job (id) WHERE state != 'ended';)",
     R"(CREATE TABLE queue_past (
          queue TEXT PRIMARY KEY, at INTEGER NOT NULL, milli_device_seconds INTEGER NOT NULL
-       ) STRICT;)"};
+       ) STRICT;)",
+    R"(ALTER TABLE job ADD COLUMN evicted_by INTEGER;
+       ALTER TABLE job ADD COLUMN evicted_why TEXT;
+       ALTER TABLE job ADD COLUMN evicted_at INTEGER;
+       ALTER TABLE job ADD COLUMN evictions INTEGER NOT NULL DEFAULT 0;)"};
 
 constexpr const char* kColumns =
     "id, uid, state, request, owner_uid, owner_gid, owner_name, submitted, granted, started, ended, client_pid, "
-    "client_start, client_boot, runner_pid, runner_start, runner_boot, allocation, exit_code, outcome";
+    "client_start, client_boot, runner_pid, runner_start, runner_boot, allocation, exit_code, outcome, "
+    "evicted_by, evicted_why, evicted_at, evictions";
 
 tl::unexpected<Error> database_error(sqlite3* database, std::string_view what) {
   const int code = sqlite3_errcode(database);
@@ -140,6 +145,8 @@ Result<Job> read_job(const Statement& row) {
   }
   job.exit_code = row.optional_integer(18);
   job.outcome = row.text(19);
+  if (!row.is_null(20)) job.eviction = Eviction{row.integer(20), row.text(21), Time{row.integer(22)}};
+  job.evictions = row.integer(23);
   return job;
 }
 
@@ -259,6 +266,42 @@ Result<void> Ledger::start(int64_t id, const ProcessId& runner, Time when) {
         "WHERE id = ? AND state = 'granted'");
     statement.bind(runner.pid).bind(runner.start_ticks).bind(runner.boot_id).bind(when.unix_nanos).bind(id);
     return move(database_, statement, id, "started");
+  });
+}
+
+Result<void> Ledger::evict(const std::vector<Evicted>& jobs) {
+  return write("evict", [&]() -> Result<void> {
+    for (const Evicted& job : jobs) {
+      Statement statement(
+          database_,
+          "UPDATE job SET evicted_by = ?, evicted_why = ?, evicted_at = ? WHERE id = ? AND state = 'running'");
+      statement.bind(job.eviction.by).bind(job.eviction.why).bind(job.eviction.at.unix_nanos).bind(job.id);
+      HEDDLE_CHECK_OK(move(database_, statement, job.id, "evicted"));
+    }
+    return {};
+  });
+}
+
+Result<void> Ledger::keep(int64_t id) {
+  return write("keep", [&]() -> Result<void> {
+    Statement statement(
+        database_,
+        "UPDATE job SET evicted_by = NULL, evicted_why = NULL, evicted_at = NULL WHERE id = ? AND state = "
+        "'running'");
+    statement.bind(id);
+    return move(database_, statement, id, "kept");
+  });
+}
+
+Result<void> Ledger::requeue(int64_t id) {
+  return write("requeue", [&]() -> Result<void> {
+    Statement statement(
+        database_,
+        "UPDATE job SET state = 'waiting', allocation = NULL, granted = NULL, started = NULL, runner_pid = NULL, "
+        "runner_start = NULL, runner_boot = NULL, evicted_by = NULL, evicted_why = NULL, evicted_at = NULL, "
+        "evictions = evictions + 1 WHERE id = ? AND state = 'running' AND evicted_by IS NOT NULL");
+    statement.bind(id);
+    return move(database_, statement, id, "put back into the queue");
   });
 }
 

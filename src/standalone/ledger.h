@@ -1,8 +1,9 @@
 // Queue and ledger of the standalone form, in one SQLite file (WAL, synchronous=FULL).
 //
 // Every method is one transaction that is on disk when it returns: a crash leaves it done or not done. A job moves
-// waiting -> granted -> running -> ended, and never back; a move that the file does not allow is kConflict. So a share
-// is granted at most once, and it is written down before anything starts.
+// waiting -> granted -> running -> ended, and never back, but for one that was evicted: its share can be taken away
+// once nothing of it runs any more, and it waits again. A move that the file does not allow is kConflict. So a share is
+// granted at most once, and it is written down before anything starts.
 //
 // One owner thread (or one lock) for an object; one process for a file (the state folder's lock).
 #pragma once
@@ -42,6 +43,16 @@ class Ledger {
   Result<void> grant(int64_t id, const model::Allocation& allocation, Time when);
   // granted -> running. Fine again with the same runner.
   Result<void> start(int64_t id, const ProcessId& runner, Time when);
+  // Running ones are to give way, before they are told; `eviction` is what each of them is evicted for. All or none.
+  struct Evicted {
+    int64_t id = 0;
+    Eviction eviction;
+  };
+  Result<void> evict(const std::vector<Evicted>& jobs);
+  // Its eviction is none any more: something else ends it.
+  Result<void> keep(int64_t id);
+  // A running one that is evicted -> waiting, without a share.
+  Result<void> requeue(int64_t id);
   // any but ended -> ended.
   Result<void> end(int64_t id, const std::string& outcome, std::optional<int64_t> exit_code, Time when);
 

@@ -201,13 +201,56 @@ TEST_F(LedgerTest, AFileWithoutQueuesIsBroughtUpToDate) {
     ASSERT_TRUE(ledger->add(a_job("u")));
     sqlite3* raw = nullptr;
     ASSERT_EQ(sqlite3_open(path().c_str(), &raw), SQLITE_OK);
-    ASSERT_EQ(sqlite3_exec(raw, "DROP TABLE queue_past; PRAGMA user_version = 1", nullptr, nullptr, nullptr),
-              SQLITE_OK);
+    ASSERT_EQ(
+        sqlite3_exec(raw,
+                     "DROP TABLE queue_past; ALTER TABLE job DROP COLUMN evicted_by; ALTER TABLE job DROP COLUMN "
+                     "evicted_why; ALTER TABLE job DROP COLUMN evicted_at; ALTER TABLE job DROP COLUMN evictions; "
+                     "PRAGMA user_version = 1",
+                     nullptr, nullptr, nullptr),
+        SQLITE_OK);
     sqlite3_close(raw);
   }
   auto ledger = Ledger::open(path()).value();
-  EXPECT_EQ(ledger->live().value().size(), 1U);
+  ASSERT_EQ(ledger->live().value().size(), 1U);
+  EXPECT_EQ(ledger->live().value()[0].evictions, 0);
+  EXPECT_FALSE(ledger->live().value()[0].eviction.has_value());
   EXPECT_TRUE(ledger->keep_past({{"a", {Time{5}, 7}}}));
+}
+
+TEST_F(LedgerTest, WhatIsEvictedWaitsAgainWithoutAShare) {
+  auto ledger = Ledger::open(path()).value();
+  const int64_t id = ledger->add(a_job("u")).value();
+  const int64_t other = ledger->add(a_job("v")).value();
+  const Eviction eviction{other, "job 2 has a higher priority", Time{9}};
+  EXPECT_EQ(ledger->evict({{id, eviction}}).error().code, Code::kConflict) << "it does not run";
+  EXPECT_EQ(ledger->requeue(id).error().code, Code::kConflict);
+  ASSERT_TRUE(ledger->grant(id, an_allocation(), Time{1}));
+  ASSERT_TRUE(ledger->start(id, {1, 1, "b"}, Time{2}));
+  EXPECT_EQ(ledger->requeue(id).error().code, Code::kConflict) << "nobody evicted it";
+  EXPECT_EQ(ledger->evict({{id, eviction}, {other, eviction}}).error().code, Code::kConflict);
+  EXPECT_FALSE(ledger->find(id)->eviction.has_value()) << "all or none";
+  ASSERT_TRUE(ledger->evict({{id, eviction}}));
+  const Job told = Ledger::open(path()).value()->find(id).value();
+  ASSERT_TRUE(told.eviction.has_value());
+  EXPECT_EQ(told.eviction->by, other);
+  EXPECT_EQ(told.eviction->why, "job 2 has a higher priority");
+  EXPECT_EQ(told.eviction->at, Time{9});
+  EXPECT_EQ(told.state, JobState::kRunning);
+  ASSERT_TRUE(ledger->keep(id));
+  EXPECT_EQ(ledger->requeue(id).error().code, Code::kConflict) << "not any more";
+  ASSERT_TRUE(ledger->evict({{id, eviction}}));
+  ASSERT_TRUE(ledger->requeue(id));
+  const Job back = Ledger::open(path()).value()->find(id).value();
+  EXPECT_EQ(back.state, JobState::kWaiting);
+  EXPECT_FALSE(back.allocation.has_value());
+  EXPECT_FALSE(back.granted.has_value());
+  EXPECT_FALSE(back.started.has_value());
+  EXPECT_FALSE(back.eviction.has_value());
+  EXPECT_EQ(back.runner, ProcessId());
+  EXPECT_EQ(back.evictions, 1);
+  EXPECT_EQ(back.submitted, a_job("u").submitted);
+  EXPECT_EQ(ledger->start(id, {1, 1, "b"}, Time{3}).error().code, Code::kConflict) << "the share is gone";
+  EXPECT_TRUE(ledger->grant(id, an_allocation(), Time{4}));
 }
 
 TEST_F(LedgerTest, RefusesWhatItCannotRead) {
@@ -224,12 +267,16 @@ TEST_F(LedgerTest, RefusesWhatItCannotRead) {
   EXPECT_FALSE(Ledger::open(folder_ + "/none/ledger.db"));
 }
 
-// One job's whole life; stops at the first error.
+// One job's whole life, in which it is evicted once; stops at the first error.
 Result<void> live_once(Ledger& ledger, const std::string& uid) {
   HEDDLE_TRY(const int64_t id, ledger.add(a_job(uid)));
   HEDDLE_CHECK_OK(ledger.grant(id, an_allocation(), Time{1}));
   HEDDLE_CHECK_OK(ledger.start(id, {1, 1, "b"}, Time{2}));
-  HEDDLE_CHECK_OK(ledger.end(id, "done", 0, Time{3}));
+  HEDDLE_CHECK_OK(ledger.evict({{id, {id + 1, "for another", Time{3}}}}));
+  HEDDLE_CHECK_OK(ledger.requeue(id));
+  HEDDLE_CHECK_OK(ledger.grant(id, an_allocation(), Time{4}));
+  HEDDLE_CHECK_OK(ledger.start(id, {2, 2, "b"}, Time{5}));
+  HEDDLE_CHECK_OK(ledger.end(id, "done", 0, Time{6}));
   HEDDLE_CHECK_OK(ledger.forget(0));
   return {};
 }
@@ -255,20 +302,21 @@ TEST_F(LedgerTest, IsWholeAfterAKillAtEveryWrite) {
     ASSERT_TRUE(ledger) << "point " << n << ": " << ledger.error().text();
     const auto live = (*ledger)->live().value();
     const auto ended = (*ledger)->ended(10).value();
-    // 1 to 4 migrations; 5, 6 add; 7, 8 grant; 9, 10 start; 11, 12 end; 13, 14 forget: odd before the commit, even
-    // after.
-    const std::vector<std::string> expected = {"none",    "none",    "none",    "none",    "none",
-                                               "waiting", "waiting", "granted", "granted", "running",
-                                               "running", "ended",   "ended",   "none",    "none"};
+    // 1 to 6 migrations; 7, 8 add; then grant, start, evict, requeue, grant, start, end, forget: odd before the commit,
+    // even after.
+    const std::vector<std::string> expected = {
+        "none",    "none",    "none",    "none",    "none",    "none",    "none",    "waiting", "waiting",
+        "granted", "granted", "running", "running", "evicted", "evicted", "waiting", "waiting", "granted",
+        "granted", "running", "running", "ended",   "ended",   "none",    "none"};
     std::string found = "none";
-    if (!live.empty()) found = state_name(live[0].state);
+    if (!live.empty()) found = live[0].eviction ? "evicted" : state_name(live[0].state);
     if (!ended.empty()) found = "ended";
     ASSERT_LE(static_cast<size_t>(n), expected.size());
     EXPECT_EQ(found, expected[static_cast<size_t>(n) - 1]) << "point " << n;
     EXPECT_TRUE(live_once(**ledger, "next"));
     if (WIFEXITED(status)) {
       EXPECT_EQ(WEXITSTATUS(status), 0);
-      EXPECT_EQ(n, 15);
+      EXPECT_EQ(n, 25);
       break;
     }
   }

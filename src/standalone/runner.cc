@@ -6,9 +6,11 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -24,8 +26,9 @@
 namespace heddle::standalone {
 namespace {
 
-constexpr int kGraceMillis = 5000;
 constexpr int kRetryMillis = 200;
+constexpr int64_t kNanosAMilli = 1'000'000;
+constexpr char kTold = 't';      // behind the byte that says that the command started
 constexpr int kTakenAway = 255;  // of the supervisor, when the job could not be recorded; told apart by the pipe
 
 constexpr std::array<int, 7> kSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
@@ -129,9 +132,10 @@ class Supervisor {
     if (command_ == 0) become_command(plan_, self);
     if (command_ < 0) return finish(kCannotExecute);
     while (!exit_code_) step(-1);
-    end_everything();
+    end_everything(kUsualGrace);
     return finish(*exit_code_);
   }
+  [[nodiscard]] bool told() const { return told_; }
 
  private:
   // Handles what happens within `millis`.
@@ -142,7 +146,7 @@ class Supervisor {
     while (const auto info = next_signal(signals_)) handle(*info);
     if (!client_gone_ && watched[1].revents != 0) {
       client_gone_ = true;
-      end_everything();
+      end_everything(kUsualGrace);
     }
     collect();
   }
@@ -153,7 +157,10 @@ class Supervisor {
     if (static_cast<pid_t>(info.ssi_pid) == client_) {
       if (!exit_code_) kill(command_, signal);
     } else if (signal == SIGTERM) {
-      end_everything();
+      // The daemon's; one that evicts says how long it waits.
+      const bool timed = info.ssi_code == SI_QUEUE && info.ssi_int > 0;
+      told_ = told_ || !exit_code_;
+      end_everything(timed ? Duration{int64_t{info.ssi_int} * kNanosAMilli} : kUsualGrace);
     }
   }
 
@@ -165,14 +172,15 @@ class Supervisor {
     }
   }
 
-  void end_everything() {
+  void end_everything(Duration grace) {
+    const SystemClock clock;
+    const int64_t kill_at = clock.monotonic_nanos() + grace.nanos;
+    kill_at_ = ending_ ? std::min(kill_at_, kill_at) : kill_at;
     if (ending_) return;
     ending_ = true;
-    const SystemClock clock;
-    const int64_t kill_at = clock.monotonic_nanos() + int64_t{kGraceMillis} * 1'000'000;
     for (const int64_t pid : descendants(getpid())) kill(static_cast<pid_t>(pid), SIGTERM);
     for (auto left = descendants(getpid()); !left.empty(); left = descendants(getpid())) {
-      if (clock.monotonic_nanos() >= kill_at) {
+      if (clock.monotonic_nanos() >= kill_at_) {
         for (const int64_t pid : left) kill(static_cast<pid_t>(pid), SIGKILL);
       }
       step(50);
@@ -184,7 +192,8 @@ class Supervisor {
 
   int finish(int code) {
     // Without this the daemon would only know that the job ended, not how.
-    if (auto written = write_file_atomic(plan_.folder + "/exit", fmt::format("{}\n", code), 0600); !written) {
+    const std::string text = told_ ? fmt::format("{} {}\n", code, kToldToEnd) : fmt::format("{}\n", code);
+    if (auto written = write_file_atomic(plan_.folder + "/exit", text, 0600); !written) {
       complain("the exit code could not be kept: " + written.error().text());
     }
     return code;
@@ -198,6 +207,8 @@ class Supervisor {
   std::optional<int> exit_code_;
   bool client_gone_ = false;
   bool ending_ = false;
+  int64_t kill_at_ = 0;  // monotonic, while ending
+  bool told_ = false;
 };
 
 [[noreturn]] void become_supervisor(const RunPlan& plan, Pipe alive, Pipe started, pid_t client) {
@@ -208,20 +219,28 @@ class Supervisor {
   if (!supervisor.record()) _exit(kTakenAway);
   const char yes = 'y';
   if (write(started.write_end.get(), &yes, 1) != 1) _exit(kTakenAway);
-  started.write_end.reset();
-  _exit(supervisor.run());
+  const int code = supervisor.run();
+  if (supervisor.told() && write(started.write_end.get(), &kTold, 1) != 1) _exit(code);  // the client has gone
+  _exit(code);
 }
 
-// The client's side: passes signals on until the supervisor has ended. Returns its wait status.
-int watch_supervisor(pid_t supervisor) {
+struct Watched {
+  int status = 0;  // of waitpid()
+  bool interrupted = false;
+};
+
+// The client's side: passes signals on until the supervisor has ended.
+Watched watch_supervisor(pid_t supervisor) {
   const UniqueFd signals = open_signals();
+  Watched seen;
   while (true) {
-    int status = 0;
-    if (waitpid(supervisor, &status, WNOHANG) == supervisor) return status;
+    if (waitpid(supervisor, &seen.status, WNOHANG) == supervisor) return seen;
     pollfd watched = {signals.get(), POLLIN, 0};
     poll(&watched, 1, -1);
     while (const auto info = next_signal(signals)) {
       const int signal = static_cast<int>(info->ssi_signo);
+      seen.interrupted =
+          seen.interrupted || signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
       if (signal != SIGCHLD && info->ssi_code != SI_KERNEL) kill(supervisor, signal);
     }
   }
@@ -253,7 +272,19 @@ int wait_for_signal(int millis) {
   return signal > 0 ? signal : 0;
 }
 
-Result<int> run_command(const RunPlan& plan) {
+void ask_to_end(const ProcessId& supervisor, Duration grace) {
+  const UniqueFd fd = open_process(supervisor);
+  if (!fd.valid()) return;
+  siginfo_t info{};
+  info.si_signo = SIGTERM;
+  info.si_code = SI_QUEUE;
+  info.si_pid = getpid();
+  info.si_uid = getuid();
+  info.si_value.sival_int = static_cast<int>(std::min<int64_t>(grace.nanos / kNanosAMilli, INT32_MAX));
+  syscall(SYS_pidfd_send_signal, fd.get(), SIGTERM, &info, 0);
+}
+
+Result<CommandEnd> run_command(const RunPlan& plan) {
   HEDDLE_TRY(Pipe alive, make_pipe());
   HEDDLE_TRY(Pipe started, make_pipe());
   prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -263,13 +294,13 @@ Result<int> run_command(const RunPlan& plan) {
   if (supervisor == 0) become_supervisor(plan, std::move(alive), std::move(started), client);
   alive.read_end.reset();
   started.write_end.reset();
-  const int status = watch_supervisor(supervisor);
-  if (WIFSIGNALED(status)) end_orphans();
-  char yes = 0;
-  if (read(started.read_end.get(), &yes, 1) != 1) {
-    return fail(Code::kConflict, "the job was ended before its command could start");
-  }
-  return exit_code_of(status);
+  const Watched watched = watch_supervisor(supervisor);
+  const bool killed = WIFSIGNALED(watched.status);
+  if (killed) end_orphans();
+  std::array<char, 2> said{};
+  const ssize_t got = read(started.read_end.get(), said.data(), said.size());
+  if (got < 1) return fail(Code::kConflict, "the job was ended before its command could start");
+  return CommandEnd{exit_code_of(watched.status), killed || (got == 2 && said[1] == kTold), watched.interrupted};
 }
 
 }  // namespace heddle::standalone

@@ -13,7 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
+#include "standalone/job.h"
 
 namespace heddle::standalone {
 
@@ -31,10 +33,24 @@ struct RunPlan {
 inline constexpr int kCannotExecute = 126;
 inline constexpr int kCommandNotFound = 127;
 
-// Blocks until the job has ended. Signals sent to this process are passed on to the command. Returns its exit code, or
-// 128 + n when signal n ended it. Errors: kConflict when the job was taken away before it started.
+// How it ended. The exit code is the command's, or 128 + n when signal n ended it.
+struct CommandEnd {
+  int exit_code = 0;
+  bool told = false;         // the daemon told it to end, before it ended by itself; or its supervisor was killed
+  bool interrupted = false;  // this process was told to end it: SIGINT, SIGTERM, SIGHUP or SIGQUIT
+};
+// Blocks until the job has ended. Signals sent to this process are passed on to the command.
+// Errors: kConflict when the job was taken away before it started.
 // The caller has one thread and has blocked the signals of blocked_signals().
-Result<int> run_command(const RunPlan& plan);
+Result<CommandEnd> run_command(const RunPlan& plan);
+
+// What the supervisor wrote into "exit": the code, and behind it this word where it was told to end the command.
+inline constexpr const char* kToldToEnd = "told";
+// Asks a supervisor to end its job: SIGTERM to all of it, SIGKILL after the grace. Of several the shortest holds.
+void ask_to_end(const ProcessId& supervisor, Duration grace);
+inline constexpr Duration kUsualGrace = Duration::seconds(5);
+// A supervisor that has not ended so long after the grace is not trusted to.
+inline constexpr Duration kRunnerPatience = Duration::seconds(5);
 
 // Blocks, in this process, the signals that `heddle run` handles itself.
 void block_signals();

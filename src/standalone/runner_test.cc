@@ -53,8 +53,9 @@ class RunnerTest : public testing::Test {
     if (client != 0) return client;
     setpgid(0, 0);
     block_signals();
-    const auto code = run_command(plan_);
-    _exit(code ? *code : 200 + static_cast<int>(code.error().code));
+    const auto end = run_command(plan_);
+    if (end && end->told) std::ofstream(folder_ + "/told") << (end->interrupted ? "interrupted" : "told");
+    _exit(end ? end->exit_code : 200 + static_cast<int>(end.error().code));
   }
 
   static int result_of(pid_t client) {
@@ -94,6 +95,7 @@ TEST_F(RunnerTest, GivesTheExitCodeAsAShellWould) {
     plan_.command = c.command;
     EXPECT_EQ(result_of(start()), c.code) << c.command.back();
     EXPECT_EQ(content("exit"), std::to_string(c.code) + "\n");
+    EXPECT_EQ(content("told"), "") << "it ended by itself";
   }
 }
 
@@ -172,6 +174,36 @@ TEST_F(RunnerTest, EndsAJobThatTheDaemonCancels) {
   kill(std::stoi(content("supervisor")), SIGTERM);
   EXPECT_EQ(result_of(client), 143);
   EXPECT_TRUE(all_gone());
+  EXPECT_EQ(content("told"), "told");
+  EXPECT_EQ(content("exit"), "143 told\n");
+}
+
+TEST_F(RunnerTest, AnEvictedCommandHasTheGraceThatItsDaemonSays) {
+  plan_.record = [this](int64_t pid) {
+    std::ofstream(folder_ + "/supervisor") << pid;
+    return Result<void>();
+  };
+  // It is told to end, and ends in its own time; long before SIGKILL, which comes to it only when it is asked again.
+  shell("trap 'echo got > " + folder_ + "/seen' TERM; echo up > " + folder_ + "/up; while :; do sleep 0.01; done");
+  const pid_t client = start();
+  ASSERT_TRUE(appears("up"));
+  const ProcessId supervisor = identify(std::stoi(content("supervisor"))).value();
+  ask_to_end(supervisor, Duration::seconds(3600));
+  ASSERT_TRUE(appears("seen"));
+  EXPECT_TRUE(alive(supervisor));
+  ask_to_end(supervisor, Duration{1'000'000});
+  EXPECT_EQ(result_of(client), 137);
+  EXPECT_EQ(content("exit"), "137 told\n");
+}
+
+TEST_F(RunnerTest, WhatItsUserEndsIsNotToldByTheDaemon) {
+  shell("echo up > " + folder_ + "/up; exec sleep 600");
+  const pid_t client = start();
+  ASSERT_TRUE(appears("up"));
+  kill(client, SIGINT);
+  EXPECT_EQ(result_of(client), 130);
+  EXPECT_EQ(content("told"), "");
+  EXPECT_EQ(content("exit"), "130\n");
 }
 
 TEST_F(RunnerTest, KeepsTheOutputOfADetachedJob) {

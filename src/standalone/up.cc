@@ -185,6 +185,7 @@ Result<void> serve(const UpOptions& options, const std::function<void(const Read
   HEDDLE_TRY(daemon_options.queues, keep_queues(*ledger, options));
   daemon_options.state_dir = options.machine.state_dir;
   daemon_options.queue = options.queue;
+  daemon_options.eviction_grace = options.eviction_grace;
   // A copy under the name of its content: it stays as it is while commands run under it, whatever is installed
   // meanwhile.
   HEDDLE_TRY(const auto guard, agent::install_guard(options.machine.state_dir, options.guard_library, ""));

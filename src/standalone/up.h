@@ -26,6 +26,7 @@ struct UpOptions {
   int64_t crash_at_write = 0;  // for tests: the process kills itself at this point of the ledger (1, 2, ...)
   // The queues from now on, as JSON objects, none for no queues; nothing: as the ledger has them.
   std::optional<std::vector<std::string>> queues = {};
+  Duration eviction_grace = Duration::seconds(30);  // of a job that gives way, between SIGTERM and SIGKILL
 };
 
 inline constexpr uint16_t kDefaultPagePort = 7433;

@@ -32,6 +32,9 @@ Json job_json(const Job& job) {
   out["pid"] = job.runner.pid;
   out["exitCode"] = job.exit_code ? Json(*job.exit_code) : Json(nullptr);
   out["outcome"] = job.outcome;
+  out["evictedBy"] = job.eviction ? Json(job.eviction->by) : Json(nullptr);
+  out["evictedWhy"] = job.eviction ? Json(job.eviction->why) : Json(nullptr);
+  out["evictions"] = job.evictions;
   return out;
 }
 
