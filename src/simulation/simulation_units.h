@@ -1,0 +1,76 @@
+// What a simulation keeps of its work: units, events, room that is held. For this folder.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <tuple>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "model/claim.h"
+#include "model/pod.h"
+#include "queueing/meter.h"
+#include "simulation/scenario.h"
+
+namespace heddle::simulation {
+
+// One member that runs.
+struct Granted {
+  std::string node;
+  model::ResourceClaim claim;  // its uid is that of the pod, too
+};
+
+struct Unit {
+  const SimulatedWorkload* workload = nullptr;
+  model::Pod pod;
+  model::ClaimSpec spec;
+  std::string shape;  // equal texts get equal answers of the engine
+  std::vector<queueing::Portion> asked;
+
+  std::vector<Granted> granted;
+  std::vector<queueing::Portion> holds;
+  Time started;
+  int64_t run = 0;  // counts starts, so that the end of an earlier run is known
+  bool ever_started = false;
+  bool finished = false;
+  bool hopeless = false;    // fits on no node, even an empty one
+  uint64_t refused_at = 0;  // Simulation::version_ of the last "no"
+  uint64_t planned_at = 0;
+  int vain = 0;       // times that room was made for it and it could not start
+  Time plan_after{};  // no room is made for it before
+  std::vector<engine::Reason> reasons;
+
+  [[nodiscard]] bool single() const { return workload->members == 1; }
+};
+
+// Where members would go.
+struct Spots {
+  std::vector<engine::Assigned> members;
+};
+struct Refusal {
+  std::vector<engine::Reason> reasons;
+  bool hopeless = false;
+};
+using Answer = std::variant<Spots, Refusal>;
+
+enum class EventKind { kEnd, kGone, kArrival };
+struct Event {
+  Time at;
+  EventKind kind = EventKind::kArrival;  // what ends makes room for what comes
+  int64_t number = 0;
+  std::string unit;
+  int64_t run = 0;
+  friend bool operator<(const Event& a, const Event& b) {
+    return std::tie(a.at, a.kind, a.number) < std::tie(b.at, b.kind, b.number);
+  }
+};
+
+struct Hold {
+  std::set<std::string> nodes;
+  bool ready = false;
+};
+
+}  // namespace heddle::simulation
