@@ -56,6 +56,21 @@ int64_t BoxRooms::may_open(size_t meter, const std::string& node, int64_t keep) 
   return stay == 0 ? INT64_MAX : found->second - stay * room.size;
 }
 
+std::vector<BoxBudget> BoxRooms::budgets(const std::vector<model::QuotaMeter>& meters,
+                                         const queueing::Amounts& keep) const {
+  std::vector<BoxBudget> out;
+  for (size_t m = 0; m < keep.size(); ++m) {
+    if (keep[m] == 0 || rooms_[m].size == 0) continue;
+    out.push_back({.box_devices = rooms_[m].size,
+                   .device_class = meters[m].device_class,
+                   .vendor = meters[m].vendor,
+                   .model = meters[m].model,
+                   .available = rooms_[m].available,
+                   .spare = std::max<int64_t>(rooms_[m].intact - keep[m], 0)});
+  }
+  return out;
+}
+
 std::set<std::string> BoxRooms::nodes_kept(const queueing::Amounts& keep, int64_t devices) const {
   std::set<std::string> nodes;
   for (size_t m = 0; m < keep.size(); ++m) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/gang.h"
 #include "model/queue.h"
 #include "queueing/meter.h"
 
@@ -31,6 +32,9 @@ class BoxRooms {
 
   // How many free devices of the node may be opened with `keep` of the meter's boxes left intact in the fleet.
   [[nodiscard]] int64_t may_open(size_t meter, const std::string& node, int64_t keep) const;
+  // What the members of a gang may break together, for each meter of which boxes are to be kept.
+  [[nodiscard]] std::vector<BoxBudget> budgets(const std::vector<model::QuotaMeter>& meters,
+                                               const queueing::Amounts& keep) const;
   // Nodes where work that opens so many devices would break a box that is to be kept; keep: of Offer::keep_intact.
   [[nodiscard]] std::set<std::string> nodes_kept(const queueing::Amounts& keep, int64_t devices) const;
 

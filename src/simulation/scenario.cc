@@ -145,6 +145,31 @@ Result<engine::QueueObject> read_queue(const Json& value, const std::string& pat
   return std::move(*queue);
 }
 
+// The fields of an AcceleratorReservation's spec, with times since the start, and its name beside them.
+Result<engine::ReservationObject> read_reservation(const Json& value, const std::string& path) {
+  HEDDLE_TRY(Fields fields, Fields::of(value, path));
+  Json spec = Json::object();
+  HEDDLE_TRY(const std::string name, fields.text("name"));
+  if (name.empty()) return wrong(fields.path("name"), "is missing: workloads name the reservation by it");
+  for (const char* field : {"start", "end"}) {
+    if (fields.find(field) == nullptr) return wrong(fields.path(field), "is missing: write a time such as \"2h\"");
+    HEDDLE_TRY(const Duration since, fields.duration(field, Duration{}));
+    spec[field] = format_rfc3339(Time{} + since);
+  }
+  HEDDLE_TRY(const std::string queue, fields.text("queue"));
+  if (queue.empty()) spec["namespaces"] = {kAnybody};
+  if (!queue.empty()) spec["queue"] = queue;
+  if (const Json* amounts = fields.find("amounts")) spec["amounts"] = *amounts;
+  HEDDLE_CHECK_OK(fields.done());
+  Json object = Json::object();
+  object["metadata"] = {{"name", name}};
+  object["spec"] = std::move(spec);
+  auto reservation = engine::read_reservation_object(object.dump());
+  if (!reservation) return wrong(path, reservation.error().text());
+  if (!reservation->reservation) return wrong(path, reservation->reservation.error().text());
+  return std::move(*reservation);
+}
+
 // A duration, or two that one between is drawn from.
 struct Range {
   Duration least;
@@ -245,6 +270,7 @@ Result<Series> read_series(const Json& value, const std::string& path) {
   HEDDLE_TRY(const std::string gaps, fields.text("gaps", "even"));
   HEDDLE_TRY(series.duration, read_range(fields, "duration"));
   HEDDLE_TRY(workload.queue, fields.text("queue"));
+  HEDDLE_TRY(workload.reservation, fields.text("reservation"));
   HEDDLE_TRY(const int64_t priority, fields.integer("priority", 0, -kMostPriority, kMostPriority));
   workload.priority = static_cast<int32_t>(priority);
   HEDDLE_TRY(const std::string policy, fields.text("preemptionPolicy", "PreemptLowerPriority"));
@@ -285,6 +311,15 @@ Result<SimulatedFleet> read_fleet(const NamedJson& file) {
   for (size_t i = 0; queues != nullptr && i < queues->size(); ++i) {
     HEDDLE_TRY(engine::QueueObject queue, read_queue((*queues)[i], item_path(fields, "queues", i)));
     fleet.queues.push_back(std::move(queue));
+  }
+  HEDDLE_TRY(const Json* reservations, list(fields, "reservations"));
+  std::set<std::string> reserved;
+  for (size_t i = 0; reservations != nullptr && i < reservations->size(); ++i) {
+    const std::string path = item_path(fields, "reservations", i);
+    HEDDLE_TRY(engine::ReservationObject one, read_reservation((*reservations)[i], path));
+    if (!reserved.insert(one.meta.name).second)
+      return wrong(path + ".name", "two reservations are called " + one.meta.name);
+    fleet.reservations.push_back(std::move(one));
   }
   if (fields.find("patience") != nullptr) {
     HEDDLE_TRY(fleet.patience, fields.duration("patience", Duration{}));

@@ -36,7 +36,8 @@ struct SimulatedFleet {
   std::vector<engine::QueueObject> queues;
   std::optional<Duration> patience;  // nothing: nobody starves
   Duration half_life = Duration::seconds(7LL * 24 * 3600);
-  Duration grace = Duration::seconds(30);  // from an eviction to the end of what is evicted
+  Duration grace = Duration::seconds(30);                    // from an eviction to the end of what is evicted
+  std::vector<engine::ReservationObject> reservations = {};  // their times are since Time{}, the start
 };
 
 // What each member asks for. No memory, no percent, no cores: whole devices.
@@ -66,7 +67,11 @@ struct SimulatedWorkload {
   bool never_preempts = false;  // preemptionPolicy: Never
   int64_t segment_size = 0;   // members; 0: none
   std::string segment_level;  // with a size
+  std::string reservation = {};  // runs inside this one only
 };
+
+// The one namespace of a simulation.
+inline constexpr const char* kAnybody = "default";
 
 struct NamedJson {
   std::string name;  // of the file, for errors

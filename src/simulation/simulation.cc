@@ -6,9 +6,11 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "base/random.h"
 #include "codec/codec.h"
+#include "engine/box_rooms.h"
 #include "engine/demand.h"
 #include "engine/eviction.h"
 #include "engine/gang.h"
@@ -37,6 +39,11 @@ class Simulation {
     HEDDLE_CHECK_OK(build(workloads));
     int64_t left = kMostEvents;
     while (!events_.empty()) {
+      // Nobody waits for it: it is no part of the time that is looked at.
+      if (events_.begin()->kind == EventKind::kTimer && !anybody_waits()) {
+        events_.erase(events_.begin());
+        continue;
+      }
       const Time now = events_.begin()->at;
       if (now.unix_nanos > kLastNanos) return fail(Code::kExhausted, "more than a hundred years are simulated");
       tally_->advance(now);
@@ -69,7 +76,15 @@ class Simulation {
     parts_ = engine::fleet_of(state_);
     tally_.emplace(parts_);
     for (const engine::QueueObject& queue : fleet_.queues) table_.upsert(queue);
+    for (const engine::ReservationObject& reservation : fleet_.reservations) table_.upsert(reservation);
     table_.settle();
+    for (const engine::ReservationObject& one : fleet_.reservations) {
+      if (const auto* fault = table_.fault_of_reservation(one.meta.name)) {
+        return fail(Code::kInvalidArgument, fault->text(), "reservation " + one.meta.name);
+      }
+      push(one.reservation->start, EventKind::kTimer, {}, 0);
+      push(one.reservation->end, EventKind::kTimer, {}, 0);
+    }
     for (const auto& [name, object] : table_.queues()) {
       if (const auto* fault = table_.fault_of_queue(name)) {
         return fail(Code::kInvalidArgument, fault->text(), "queue " + name);
@@ -99,6 +114,11 @@ class Simulation {
                                                   : "is not among the fleet's queues: add it there, or leave it out",
                   fmt::format("workload {}: queue {}", workload.name, queue));
     }
+    if (!workload.reservation.empty()) {
+      if (auto may = table_.may_use(workload.reservation, kAnybody, queue); !may) {
+        return fail(may.error().code, may.error().message, fmt::format("workload {}: reservation", workload.name));
+      }
+    }
     HEDDLE_TRY(const auto member, engine::asked(state_, {workload.name, workload.name, unit.spec}));
     for (int64_t i = 0; i < workload.members; ++i) unit.asked.insert(unit.asked.end(), member.begin(), member.end());
     for (queueing::Portion& portion : unit.asked) table_.fill_boxes(portion);
@@ -121,6 +141,10 @@ class Simulation {
   // --- what happens ---
 
   Result<void> happen(const Event& event) {
+    if (event.kind == EventKind::kTimer) {
+      ++version_;
+      return {};
+    }
     Unit& unit = units_.at(event.unit);
     if (event.kind == EventKind::kArrival) return arrive(unit, event.at);
     if (event.run != unit.run || unit.granted.empty()) return {};  // of an earlier run, or it has ended by itself
@@ -149,6 +173,7 @@ class Simulation {
     asked.portions = unit.asked;
     asked.runtime = workload.duration;
     asked.never_preempts = workload.never_preempts;
+    asked.reservation = workload.reservation;
     return queues_->submit(std::move(asked), now);
   }
 
@@ -167,6 +192,7 @@ class Simulation {
   }
 
   void remove(const Unit& unit) {
+    rooms_stale_ = true;
     for (const Granted& member : unit.granted) {
       state_.remove_claim(member.claim.meta.uid);
       state_.remove_pod_usage(member.claim.meta.uid);
@@ -174,6 +200,7 @@ class Simulation {
   }
 
   void put(const Unit& unit) {
+    rooms_stale_ = true;
     const auto usage = model::effective_requests(unit.pod);
     for (const Granted& member : unit.granted) {
       state_.upsert_claim(member.claim);
@@ -234,6 +261,12 @@ class Simulation {
     }
   }
 
+  [[nodiscard]] bool anybody_waits() const {
+    const std::vector<std::string> all = leaves();
+    return std::any_of(all.begin(), all.end(),
+                       [&](const std::string& queue) { return !queues_->waiting(queue, Time{kLastNanos}).empty(); });
+  }
+
   [[nodiscard]] std::vector<std::string> leaves() const {
     std::vector<std::string> out = {engine::kUnassignedQueue};
     for (const auto& [name, spec] : table_.in_force()) {
@@ -272,6 +305,10 @@ class Simulation {
   Result<Answer> ask_known(const Unit& unit, const std::set<std::string>& closed) {
     std::string key = unit.shape;
     for (const std::string& node : closed) key += "\n" + node;
+    const Kept kept = kept_for(unit);
+    for (const std::string& node : kept.nodes) key += "\n-" + node;
+    for (const engine::BoxBudget& budget : kept.boxes)
+      key += fmt::format("\n{} of {}", budget.spare, budget.box_devices);
     const auto known = refusals_.find(key);
     if (known != refusals_.end() && known->second.first == version_) return Answer(known->second.second);
     HEDDLE_TRY(Answer answer, ask(unit, closed));
@@ -279,23 +316,49 @@ class Simulation {
     return answer;
   }
 
-  [[nodiscard]] static engine::PlacementRequest request_of(const Unit& unit, int64_t member,
-                                                           const std::set<std::string>& closed) {
+  // Boxes that others are guaranteed and that this one may not break.
+  [[nodiscard]] Kept kept_for(const Unit& unit) {
+    Kept kept;
+    const queueing::Amounts keep = queues_->keep_intact(unit.workload->name);
+    if (std::all_of(keep.begin(), keep.end(), [](int64_t boxes) { return boxes == 0; })) return kept;
+    if (std::exchange(rooms_stale_, false)) look_at_boxes();
+    if (unit.single() && unit.workload->required.empty())
+      kept.nodes = rooms_.nodes_kept(keep, unit.workload->ask.devices);
+    if (!unit.single() || !unit.workload->required.empty()) kept.boxes = rooms_.budgets(table_.meters(), keep);
+    return kept;
+  }
+
+  void look_at_boxes() {
+    std::vector<engine::BoxHolder> holders;
+    for (const auto& [id, holdings] : holdings_) {
+      const Unit& unit = units_.at(id);
+      if (queues_->phase(id) != Phase::kRunning) continue;
+      const bool boxes = std::any_of(unit.holds.begin(), unit.holds.end(),
+                                     [](const queueing::Portion& portion) { return portion.boxes > 0; });
+      for (const Granted& member : unit.granted)
+        holders.push_back({&*member.claim.allocation, queues_->entitled(id), boxes});
+    }
+    rooms_ = engine::BoxRooms::look(state_, table_.meters(), holders);
+  }
+
+  [[nodiscard]] engine::PlacementRequest request_of(const Unit& unit, int64_t member,
+                                                    const std::set<std::string>& closed) {
     engine::PlacementRequest request;
     request.pod = &unit.pod;
     const std::string key = fmt::format("default/{}-{}", unit.workload->name, member);
     request.claims.push_back({key, key, unit.spec});
     request.held_nodes = closed;
+    request.whole_nodes = kept_for(unit).nodes;
     return request;
   }
 
-  [[nodiscard]] static engine::GangRequest gang_of(const Unit& unit, const std::set<std::string>& closed) {
+  [[nodiscard]] engine::GangRequest gang_of(const Unit& unit, const std::set<std::string>& closed) {
     std::vector<engine::PlacementRequest> members;
     for (int64_t i = 0; i < unit.workload->members; ++i) members.push_back(request_of(unit, i, closed));
-    return gang_request(*unit.workload, std::move(members), unit.shape);
+    engine::GangRequest gang = gang_request(*unit.workload, std::move(members), unit.shape);
+    gang.boxes = kept_for(unit).boxes;
+    return gang;
   }
-
-  static Answer refusal_of(std::vector<Reason> reasons, bool hopeless) { return Refusal{std::move(reasons), hopeless}; }
 
   Result<Answer> ask(const Unit& unit, const std::set<std::string>& closed) {
     ++decisions_;
@@ -317,12 +380,6 @@ class Simulation {
     }
     if (const auto* waits = std::get_if<engine::Waiting>(&*outcome)) return refusal_of(waits->reasons, false);
     return refusal_of(std::get<engine::Infeasible>(*outcome).reasons, true);
-  }
-
-  // A search that was given up is neither yes nor no.
-  static Result<Answer> unclear(const Error& error) {
-    if (error.code == Code::kExhausted) return refusal_of({{"SearchLimit", error.text()}}, false);
-    return tl::unexpected<Error>(error);
   }
 
   // Nothing: it runs. Else what quota says to these devices.
@@ -512,6 +569,8 @@ class Simulation {
   std::map<std::string, Unit> units_;
   std::map<std::string, std::pair<uint64_t, Refusal>> refusals_;  // by shape and closed nodes, with their version
   std::set<Event> events_;
+  engine::BoxRooms rooms_;
+  bool rooms_stale_ = true;
   std::optional<Tally> tally_;
   SeededRandom random_;
   const Clock& stopwatch_;

@@ -2,8 +2,8 @@
 // cluster. Each decision is made by the code that makes it there.
 //
 // Pure but for the stopwatch that is passed in; the same scenario and seed give the same result. Not modelled: time
-// that a decision or a start takes, failures, boxes that are kept intact for a guarantee (they are counted only). A
-// workload that waits is tried again when something ends. One that is evicted ends after the grace, and then starts
+// that a decision or a start takes, failures. A workload that waits is tried again when something ends, and when a
+// reservation begins or ends. One that is evicted ends after the grace, and then starts
 // over.
 #pragma once
 

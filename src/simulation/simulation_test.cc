@@ -157,6 +157,72 @@ TEST(SimulationTest, AnElasticGangStartsWithItsMinimum) {
   EXPECT_DOUBLE_EQ(result.queues.front().device_hours, (100 + 200) / 3600.0);
 }
 
+TEST(SimulationTest, AReservationIsKeptFreeAndBackfilled) {
+  // Four cards, three of them reserved from 1000 to 2000. What ends in time uses them before.
+  const std::string reserved =
+      R"(, "queues": [{"name": "q"}], "reservations": [{"name": "r", "start": 1000, "end": 2000, "queue": "q",
+         "amounts": [{"amount": 3}]}])";
+  const auto result = simulated(nodes(1, 4, reserved), R"({"workloads": [
+    {"name": "long", "duration": 5000, "request": {"devices": 2}},
+    {"name": "brief", "duration": 900, "request": {"devices": 2}},
+    {"name": "own", "duration": 100, "queue": "q", "reservation": "r", "request": {"devices": 3}}]})");
+  EXPECT_EQ(result.finished, 3);
+  EXPECT_DOUBLE_EQ(result.queues[0].waits.longest, 1000) << "its own begins then";
+  ASSERT_EQ(result.queues[1].queue, "unassigned");
+  EXPECT_DOUBLE_EQ(result.queues[1].waits.longest, 2000) << "two cards would not end in time";
+  EXPECT_DOUBLE_EQ(result.queues[1].waits.mean, 1000) << "and the brief one starts at once";
+  EXPECT_DOUBLE_EQ(result.seconds_simulated, 7000);
+}
+
+TEST(SimulationTest, AReservationThatNobodyWaitsForIsNoTime) {
+  const std::string reserved =
+      R"(, "reservations": [{"name": "r", "start": 1000, "end": 2000, "amounts": [{"amount": 1}]}])";
+  const auto result = simulated(nodes(1, 4, reserved), R"({"workloads": [
+    {"name": "w", "duration": 100, "request": {"devices": 4}}]})");
+  EXPECT_DOUBLE_EQ(result.seconds_simulated, 100);
+  EXPECT_DOUBLE_EQ(result.allocated_percent, 100);
+}
+
+TEST(SimulationTest, AGuaranteedBoxIsNotBrokenByPodsOrGangs) {
+  // Two nodes of four cards; a box of four is the owner's. Singles and a gang's members fill one node only.
+  const std::string boxes =
+      R"(, "queues": [{"name": "owner", "quotas": [{"counts": "Boxes", "boxDevices": 4, "guaranteed": 1}]},
+                      {"name": "guest"}])";
+  const auto result = simulated(nodes(2, 4, boxes), R"({"workloads": [
+    {"name": "single", "count": 3, "duration": 1000, "queue": "guest", "request": {}},
+    {"name": "gang", "arrival": 1, "duration": 500, "queue": "guest", "gang": {"size": 2}, "request": {}},
+    {"name": "box", "arrival": 10, "duration": 100, "queue": "owner", "request": {"devices": 4}}]})");
+  EXPECT_EQ(result.finished, 5);
+  EXPECT_EQ(result.evictions, 0);
+  EXPECT_DOUBLE_EQ(result.queues[1].waits.longest, 0) << "the box was there";
+  EXPECT_DOUBLE_EQ(result.gang_waits.longest, 999) << "one more card was free that makes no box";
+}
+
+TEST(SimulationTest, ABadReservationIsRefusedByName) {
+  const auto refused = [](const std::string& fleet, const std::string& workload) {
+    const auto world = read_fleet({"f", fleet});
+    if (!world) return world.error().text();
+    const auto work =
+        read_workloads({"w", R"({"workloads": [{"name": "w", "duration": 1, "request": {}, )" + workload + "}]}"}, 1);
+    const ManualClock clock(Time{});
+    const auto result = simulate(*world, *work, 1, clock);
+    return result ? std::string() : result.error().text();
+  };
+  const auto with = [](const std::string& reservation) {
+    return nodes(1, 1, R"(, "queues": [{"name": "a"}, {"name": "b"}], "reservations": [{)" + reservation + "}]");
+  };
+  const std::string good = R"("name": "r", "start": 0, "end": "1h", "queue": "a", "amounts": [{"amount": 1}])";
+  EXPECT_EQ(refused(with(good), R"("queue": "a", "reservation": "r")"), "");
+  EXPECT_THAT(refused(with(good), R"("queue": "b", "reservation": "r")"), HasSubstr("is not for queue b"));
+  EXPECT_THAT(refused(with(good), R"("queue": "a", "reservation": "x")"), HasSubstr("workload w: reservation"));
+  EXPECT_THAT(refused(with(R"("name": "r", "end": "1h")"), R"("queue": "a")"), HasSubstr("f: reservations[0].start"));
+  EXPECT_THAT(refused(with(R"("name": "r", "start": 2, "end": 1, "amounts": [{"amount": 1}])"), R"("queue": "a")"),
+              HasSubstr("after start"));
+  EXPECT_THAT(refused(with(R"("name": "r", "start": 0, "end": 1, "queue": "c", "amounts": [{"amount": 1}])"),
+                      R"("queue": "a")"),
+              HasSubstr("reservation r: spec.queue: there is no queue c"));
+}
+
 TEST(SimulationTest, ABadQueueIsRefusedByName) {
   const auto refused = [](const std::string& fleet, const std::string& queue) {
     const auto world = read_fleet({"fleet", fleet});

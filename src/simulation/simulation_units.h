@@ -5,11 +5,14 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/result.h"
 #include "engine/engine.h"
+#include "engine/gang.h"
 #include "model/claim.h"
 #include "model/pod.h"
 #include "queueing/meter.h"
@@ -55,8 +58,16 @@ struct Refusal {
   bool hopeless = false;
 };
 using Answer = std::variant<Spots, Refusal>;
+inline Answer refusal_of(std::vector<engine::Reason> reasons, bool hopeless) {
+  return Refusal{std::move(reasons), hopeless};
+}
+// A search that was given up is neither yes nor no.
+inline Result<Answer> unclear(const Error& error) {
+  if (error.code == Code::kExhausted) return refusal_of({{"SearchLimit", error.text()}}, false);
+  return tl::unexpected<Error>(error);
+}
 
-enum class EventKind { kEnd, kGone, kArrival };
+enum class EventKind { kEnd, kGone, kArrival, kTimer };  // kTimer: a reservation begins or ends
 struct Event {
   Time at;
   EventKind kind = EventKind::kArrival;  // what ends makes room for what comes
@@ -66,6 +77,12 @@ struct Event {
   friend bool operator<(const Event& a, const Event& b) {
     return std::tie(a.at, a.kind, a.number) < std::tie(b.at, b.kind, b.number);
   }
+};
+
+// What it may not break of the boxes that others are guaranteed.
+struct Kept {
+  std::set<std::string> nodes;           // for one pod alone
+  std::vector<engine::BoxBudget> boxes;  // for a gang
 };
 
 struct Hold {
