@@ -35,13 +35,15 @@ CLI::App* add_up(CLI::App& app, Raw& raw) {
   auto& options = raw.up.options;
   verb->add_option(
       "--simulate", options.machine.simulate,
-      "Serve simulated cards instead of real ones: MODELxCOUNT such as h100x2, or a YAML file of the simulator");
+      "Serve simulated cards instead of real ones: MODELxCOUNT such as h100x2 or ascend910B4x2, or a YAML file of the "
+      "simulator; several with commas between");
   verb->add_option("--driver-root", options.machine.driver_root,
                    "Folder that holds the driver's lib*/ and dev/ (default: /)");
   verb->add_option("--nvml", options.machine.nvml, "Path of libnvidia-ml.so.1, when it is not in the usual places");
   verb->add_option(
       "--mps-pipe", options.machine.mps_pipe,
       "CUDA_MPS_PIPE_DIRECTORY of an MPS control daemon that serves the cards: jobs may have --isolation mps");
+  verb->add_option("--dcmi", options.machine.dcmi, "Path of libdcmi.so (Ascend), when it is not in the usual places");
   add_state_dir(*verb, options.machine.state_dir);
   verb->add_flag("--foreground", raw.up.foreground, "Stay in the foreground and log to standard error");
   verb->add_option("--dashboard-port", raw.dashboard_port,
@@ -81,6 +83,8 @@ CLI::App* add_run(CLI::App& app, Raw& raw) {
                    "--mps-pipe`) (default: soft)");
   verb->add_option("--count", raw.count, "How many cards, each with the share above (default: 1)");
   verb->add_option("--model", request.model, "Only cards whose model contains this text: H100");
+  verb->add_option("--vendor", request.vendor,
+                   "Only cards of this vendor: nvidia, ascend (needed where a machine has cards of both)");
   verb->add_option("--name", request.name, "A name to find the job by: 1 to 64 characters, not a number");
   verb->add_option("--priority", raw.priority, "Higher goes first, -1000 to 1000 (default: 0)");
   verb->add_option("--queue", request.queue, "The queue to wait in (default: the one that names you or your group)");
@@ -315,7 +319,9 @@ CLI::App* add_guard(CLI::App& app, Raw& raw) {
 
 CLI::App* add_vendor_worker(CLI::App& app, Raw& raw) {
   auto* verb = app.add_subcommand("vendor-worker", "Talks to a vendor's library for `heddle up`")->group("");
+  verb->add_option("--vendor", raw.worker.vendor)->check(one_of({"nvidia", "ascend"}));
   verb->add_option("--nvml", raw.worker.nvml);
+  verb->add_option("--dcmi", raw.worker.dcmi);
   verb->add_option("--driver-root", raw.worker.driver_root);
   return verb;
 }

@@ -136,6 +136,8 @@ struct VersionArgs {};
 struct VendorWorkerArgs {
   std::string nvml;
   std::string driver_root;
+  std::string vendor = "nvidia";
+  std::string dcmi = {};
 };
 
 using Args = std::variant<UpArgs, RunArgs, PsArgs, ExplainArgs, QueueArgs, CancelArgs, DownArgs, UninstallArgs,

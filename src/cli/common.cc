@@ -46,13 +46,13 @@ Result<std::string> read_input(const std::string& file) {
   return text;
 }
 
-std::string find_guard_library(const std::string& program) {
+std::string find_guard_library(const std::string& program, const std::string& name) {
   const std::string bin = program.substr(0, program.rfind('/'));
   const std::string base = bin.substr(0, bin.rfind('/'));
-  for (const char* path : {"/lib/libheddle_guard.so", "/lib/heddle/libheddle_guard.so"}) {
-    if (file_exists(base + path)) return base + path;
+  for (const char* folder : {"/lib/", "/lib/heddle/"}) {
+    if (file_exists(base + folder + name)) return base + folder + name;
   }
-  return base + "/lib/libheddle_guard.so";
+  return base + "/lib/" + name;
 }
 
 Result<std::string> find_socket(const std::string& state_dir, const Context& context) {

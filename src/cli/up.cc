@@ -13,6 +13,7 @@
 #include "base/unique_fd.h"
 #include "cli/verbs.h"
 #include "cli/yaml_json.h"
+#include "standalone/simulated.h"
 
 namespace heddle::cli {
 namespace {
@@ -144,15 +145,11 @@ int up(const UpArgs& args, const Context& context) {
   options.machine.state_dir = *folder;
   options.machine.program = context.program;
   options.guard_library = find_guard_library(context.program);
+  options.ascend_guard_library = find_guard_library(context.program, "libheddle_guard_ascend.so");
   // The daemon runs in another folder.
-  if (standalone::names_file(options.machine.simulate)) {
-    std::array<char, 4096> full{};
-    if (realpath(options.machine.simulate.c_str(), full.data()) == nullptr) {
-      return report(
-          Error{Code::kInvalidArgument, fmt::format("{} cannot be read", options.machine.simulate), "--simulate"});
-    }
-    options.machine.simulate = full.data();
-  }
+  auto simulate = standalone::with_full_paths(options.machine.simulate);
+  if (!simulate) return report(simulate.error());
+  options.machine.simulate = *std::move(simulate);
   if (!args.queues_file.empty()) {
     auto queues = read_queues(args.queues_file);
     if (!queues) return report(queues.error());

@@ -53,8 +53,8 @@ bool knows_cluster(const Context& context);
 int report_one_line(const Error& error);
 // The file's text; - is standard input.
 Result<std::string> read_input(const std::string& file);
-// libheddle_guard.so beside this program: in a build tree, then in an installation.
-std::string find_guard_library(const std::string& program);
+// The guard library of this name beside this program: in a build tree, then in an installation.
+std::string find_guard_library(const std::string& program, const std::string& name = "libheddle_guard.so");
 // The socket of the Heddle that a verb talks to.
 Result<std::string> find_socket(const std::string& state_dir, const Context& context);
 

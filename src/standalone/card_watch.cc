@@ -11,7 +11,7 @@ constexpr std::chrono::seconds kPeriod(2);
 
 }  // namespace
 
-CardWatch::CardWatch(std::shared_ptr<vendors::CardSource> source, Daemon& daemon)
+CardWatch::CardWatch(std::shared_ptr<vendors::CardSources> source, Daemon& daemon)
     : source_(std::move(source)), daemon_(daemon), thread_([this] { loop(); }) {}
 
 CardWatch::~CardWatch() {

@@ -7,14 +7,14 @@
 #include <thread>
 
 #include "standalone/daemon.h"
-#include "vendors/source.h"
+#include "vendors/sources.h"
 
 namespace heddle::standalone {
 
 class CardWatch {
  public:
   // Runs until destroyed, which waits for the question that is under way (some seconds at most).
-  CardWatch(std::shared_ptr<vendors::CardSource> source, Daemon& daemon);
+  CardWatch(std::shared_ptr<vendors::CardSources> source, Daemon& daemon);
   ~CardWatch();
   CardWatch(const CardWatch&) = delete;
   CardWatch& operator=(const CardWatch&) = delete;
@@ -22,7 +22,7 @@ class CardWatch {
  private:
   void loop();
 
-  std::shared_ptr<vendors::CardSource> source_;
+  std::shared_ptr<vendors::CardSources> source_;
   Daemon& daemon_;
   std::mutex mutex_;
   std::condition_variable wake_;

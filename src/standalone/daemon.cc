@@ -323,6 +323,9 @@ Result<Launch> Daemon::launch(int64_t id) {
   if (shares.size() != job->allocation->results.size()) {
     return fail(Code::kUnavailable, fmt::format("a card of job {} is not there any more", id));
   }
+  if (shares.front().vendor == "ascend" && options_.guard.ascend_library.empty()) {
+    return fail(Code::kUnsupported, "libheddle_guard_ascend.so is not installed, without which no NPU is shared");
+  }
   const std::string folder = guard_folder(*job);
   // The guard sets the variables of MPS from these limits.
   const std::string mps_pipe = job->request.isolation == model::kIsolationMps ? machine_.mps_pipe : std::string();

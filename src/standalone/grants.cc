@@ -38,8 +38,8 @@ std::vector<CardShare> card_shares(const Machine& machine, const Job& job) {
     const int64_t memory = whole ? card->memory_bytes : consumed(result, "memory");
     // Of a percentage it shows only now whether it is less than what is to be addressed.
     const int64_t addressed = job.request.virtual_bytes.value_or(0);
-    shares.push_back(
-        {card->uuid, memory, whole ? 100 : consumed(result, "cores"), whole, addressed > memory ? addressed : 0});
+    shares.push_back({card->uuid, memory, whole ? 100 : consumed(result, "cores"), whole,
+                      addressed > memory ? addressed : 0, card->vendor, card->index, card->minor});
   }
   return shares;
 }

@@ -34,6 +34,7 @@ guard::ClaimLimits to_limits(const Tenant& tenant, const std::vector<CardShare>&
       limits.mask_pipe = tenant.mps_pipe;
       device.cores_percent = 0;
     }
+    if (share.vendor == "ascend") device.number = share.minor;
     limits.devices.push_back(std::move(device));
   }
   return limits;
@@ -63,11 +64,13 @@ Result<void> prepare_guard(const std::string& folder, const Tenant& tenant, cons
 
 std::map<std::string, std::string> guard_environment(const GuardFiles& files, const std::string& folder,
                                                      const std::vector<CardShare>& shares) {
-  std::vector<std::string> uuids;
-  uuids.reserve(shares.size());
-  for (const auto& share : shares) uuids.push_back(share.uuid);
-  const std::string list = fmt::format("{}", fmt::join(uuids, ","));
-  return {{"LD_PRELOAD", files.library}, {"HEDDLE_GUARD_DIR", folder}, {"CUDA_VISIBLE_DEVICES", list}};
+  const bool npus = !shares.empty() && shares.front().vendor == "ascend";
+  std::vector<std::string> names;
+  names.reserve(shares.size());
+  for (const auto& share : shares) names.push_back(npus ? std::to_string(share.index) : share.uuid);
+  return {{"LD_PRELOAD", npus ? files.ascend_library : files.library},
+          {"HEDDLE_GUARD_DIR", folder},
+          {npus ? "ASCEND_RT_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(names, ","))}};
 }
 
 std::map<std::string, int64_t> guard_usage(const std::string& folder) {

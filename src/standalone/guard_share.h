@@ -13,7 +13,8 @@
 namespace heddle::standalone {
 
 struct GuardFiles {
-  std::string library;  // path of libheddle_guard.so of this version
+  std::string library;              // path of libheddle_guard.so of this version
+  std::string ascend_library = {};  // of libheddle_guard_ascend.so; empty: there is none
 };
 
 // Whose the share is and how it ranks.
@@ -31,6 +32,9 @@ struct CardShare {
   int64_t cores = 0;
   bool whole = false;
   int64_t virtual_bytes = 0;  // what may be addressed; 0: what is held
+  std::string vendor = {};
+  int64_t index = 0;  // in the driver's order
+  int64_t minor = 0;  // of the device node
 };
 
 // Makes the folder. The owner of the job can read the limits and write the usage, nobody else can. (A daemon that runs
@@ -38,7 +42,7 @@ struct CardShare {
 // processes have charged is kept.
 Result<void> prepare_guard(const std::string& folder, const Tenant& tenant, const std::vector<CardShare>& shares);
 
-// LD_PRELOAD, HEDDLE_GUARD_DIR and the cards that the vendor's libraries may show.
+// LD_PRELOAD, HEDDLE_GUARD_DIR and the cards that the vendor's libraries may show. All shares are of one vendor.
 std::map<std::string, std::string> guard_environment(const GuardFiles& files, const std::string& folder,
                                                      const std::vector<CardShare>& shares);
 

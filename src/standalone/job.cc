@@ -69,12 +69,43 @@ Result<std::vector<std::string>> parse_command(const nlohmann::json& object) {
   return command;
 }
 
-// The models whose name holds the wanted text.
-std::set<std::string> matching_models(const std::vector<vendors::Card>& cards, std::string_view wanted) {
-  std::set<std::string> found;
+// The cards that the request's vendor and model leave: empty for one that it does not name.
+struct Candidates {
+  std::set<std::string> vendors;
+  std::set<std::string> models;
+};
+
+// Errors: see claim_spec().
+Result<Candidates> candidates(const JobRequest& request, const std::vector<vendors::Card>& cards) {
+  Candidates found;
+  std::set<std::string> vendors_here;
+  std::set<std::string> models_here;  // of the vendor
   for (const auto& card : cards) {
-    if (lower(card.model).find(lower(wanted)) != std::string::npos) found.insert(card.model);
+    vendors_here.insert(card.vendor);
+    if (!request.vendor.empty() && lower(request.vendor) != card.vendor) continue;
+    models_here.insert(card.model);
+    if (lower(card.model).find(lower(request.model)) == std::string::npos) continue;
+    found.vendors.insert(card.vendor);
+    found.models.insert(card.model);
   }
+  if (!request.vendor.empty() && models_here.empty()) {
+    return fail(Code::kNotFound,
+                fmt::format("no card here is of '{}'; there are: {}", request.vendor, fmt::join(vendors_here, ", ")),
+                "--vendor");
+  }
+  if (!request.model.empty() && found.models.empty()) {
+    return fail(Code::kNotFound,
+                fmt::format("no card here is a '{}'; there are: {}", request.model, fmt::join(models_here, ", ")),
+                "--model");
+  }
+  if (found.vendors.size() > 1) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("cards of {} are here, and a command runs on those of one: write --vendor {}, or --model",
+                            fmt::join(found.vendors, " and "), fmt::join(found.vendors, " or --vendor ")),
+                "--vendor");
+  }
+  if (vendors_here.size() < 2) found.vendors.clear();
+  if (request.model.empty()) found.models.clear();
   return found;
 }
 
@@ -133,6 +164,7 @@ std::string request_json(const JobRequest& request) {
   if (!request.reservation.empty()) out["reservation"] = request.reservation;
   if (request.deadline_seconds) out["deadlineSeconds"] = *request.deadline_seconds;
   if (request.placement_policy) out["placementPolicy"] = model::policy_name(*request.placement_policy);
+  if (!request.vendor.empty()) out["vendor"] = request.vendor;
   // A command line may hold any bytes; what is not UTF-8 is replaced, for it is shown only.
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -154,6 +186,7 @@ Result<JobRequest> parse_request(std::string_view json) {
     if (!parsed) return fail(parsed.error().code, parsed.error().message, "placementPolicy");
     request.placement_policy = *parsed;
   }
+  HEDDLE_TRY(request.vendor, text(object, "vendor"));
   HEDDLE_TRY(request.command, parse_command(object));
   HEDDLE_TRY(const auto count, optional_integer(object, "count"));
   request.count = count.value_or(1);
@@ -281,18 +314,15 @@ Result<model::ClaimSpec> claim_spec(const JobRequest& request, const std::vector
   exactly.count = request.count;
   // Every device carries Heddle's own taint; the engine is the one that may pass it.
   exactly.tolerations.push_back({"heddle.dev/managed", "Exists", "", "NoSchedule", std::nullopt});
-  if (!request.model.empty()) {
-    const auto models = matching_models(cards, request.model);
-    if (models.empty()) {
-      std::set<std::string> present;
-      for (const auto& card : cards) present.insert(card.model);
-      return fail(Code::kNotFound,
-                  fmt::format("no card here is a '{}'; there are: {}", request.model, fmt::join(present, ", ")),
-                  "--model");
-    }
+  HEDDLE_TRY(const auto wanted, candidates(request, cards));
+  for (const auto& vendor : wanted.vendors) {
+    exactly.selectors.push_back(
+        fmt::format("device.attributes[\"accelerator.heddle.dev\"].vendor == {}", string_literal(vendor)));
+  }
+  if (!wanted.models.empty()) {
     std::vector<std::string> literals;
-    literals.reserve(models.size());
-    for (const auto& name : models) literals.push_back(string_literal(name));
+    literals.reserve(wanted.models.size());
+    for (const auto& name : wanted.models) literals.push_back(string_literal(name));
     exactly.selectors.push_back(
         fmt::format("device.attributes[\"accelerator.heddle.dev\"].model in [{}]", fmt::join(literals, ", ")));
   }
@@ -335,7 +365,10 @@ std::string describe(const JobRequest& request) {
   }
   if (request.isolation == model::kIsolationMps) what += ", held by MPS";
   if (request.virtual_bytes) what += fmt::format(", {} of virtual memory", format_bytes(*request.virtual_bytes));
-  if (!request.model.empty()) what += fmt::format(" ({})", request.model);
+  if (!request.vendor.empty() || !request.model.empty()) {
+    const char* both = request.vendor.empty() || request.model.empty() ? "" : " ";
+    what += fmt::format(" ({}{}{})", request.vendor, both, request.model);
+  }
   return what;
 }
 

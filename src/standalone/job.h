@@ -52,6 +52,7 @@ struct JobRequest {
   std::string reservation;                                 // runs inside this one only; empty: in none
   std::optional<int64_t> deadline_seconds;                 // it is ended so long after it got its share
   OnEviction on_eviction = OnEviction::kEnd;
+  std::string vendor = {};  // "ascend"; empty: that of the machine's cards, or of the model
   friend bool operator==(const JobRequest&, const JobRequest&) = default;
 };
 
@@ -122,7 +123,8 @@ Result<void> check_request(const JobRequest& request);
 Result<int64_t> parse_memory(std::string_view text);
 
 // The claim that the request means on these cards: one request, named kClaimRequest, on the class kClass.
-// Errors: kNotFound when no card has the model (lists those that are there).
+// All of its cards are of one vendor. Errors: kNotFound when no card is of the vendor or has the model (lists those
+// that are there), kInvalidArgument when the cards that it names are of several vendors: a program is written for one.
 inline constexpr std::string_view kClaimRequest = "card";
 inline constexpr std::string_view kClass = "heddle";
 Result<model::ClaimSpec> claim_spec(const JobRequest& request, const std::vector<vendors::Card>& cards);

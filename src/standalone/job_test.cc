@@ -112,6 +112,7 @@ TEST(RequestJson, ComesBackAsItWas) {
   request.lifetime = Lifetime::kDetached;
   request.virtual_bytes = int64_t{64} << 30;
   request.isolation = "mps";
+  request.vendor = "ascend";
   EXPECT_EQ(parse_request(request_json(request)).value(), request);
   const auto policy = parse_request(R"({"placementPolicy":"first"})");
   ASSERT_FALSE(policy);
@@ -185,6 +186,40 @@ TEST(ClaimSpec, FindsModelsByAPartOfTheirName) {
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().field, "--model");
   EXPECT_THAT(missing.error().message, HasSubstr("NVIDIA H100 80GB HBM3, NVIDIA L4"));
+}
+
+TEST(ClaimSpec, IsOfOneVendor) {
+  auto both = cards();
+  for (auto& card : both) card.vendor = "nvidia";
+  vendors::Card npu;
+  npu.vendor = "ascend";
+  npu.model = "910B4";
+  both.push_back(npu);
+  const auto selectors = [&both](const std::string& vendor, const std::string& model) {
+    auto request = share(3000, 30);
+    request.vendor = vendor;
+    request.model = model;
+    return claim_spec(request, both)->requests[0].exactly->selectors;
+  };
+  const std::string is_npu = R"(device.attributes["accelerator.heddle.dev"].vendor == "ascend")";
+  EXPECT_THAT(selectors("Ascend", ""), testing::ElementsAre(is_npu));
+  EXPECT_THAT(selectors("", "910b4"),
+              testing::ElementsAre(is_npu, R"(device.attributes["accelerator.heddle.dev"].model in ["910B4"])"));
+  const auto refusal = [&both](const std::string& vendor, const std::string& model) {
+    auto request = share(3000, 30);
+    request.vendor = vendor;
+    request.model = model;
+    const auto spec = claim_spec(request, both);
+    return spec ? Error{} : spec.error();
+  };
+  EXPECT_EQ(refusal("", "").code, Code::kInvalidArgument);
+  EXPECT_THAT(refusal("", "").message, HasSubstr("write --vendor ascend or --vendor nvidia"));
+  EXPECT_EQ(refusal("amd", "").field, "--vendor");
+  EXPECT_THAT(refusal("amd", "").message, HasSubstr("there are: ascend, nvidia"));
+  EXPECT_EQ(refusal("ascend", "H100").field, "--model") << "of another vendor";
+  auto alone = share(3000, 30);
+  alone.vendor = "ascend";
+  EXPECT_TRUE(claim_spec(alone, {npu})->requests[0].exactly->selectors.empty()) << "all are";
 }
 
 TEST(FormatBytes, UsesTheLargestExactUnit) {

@@ -10,23 +10,22 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "model/device.h"
-#include "vendors/source.h"
+#include "standalone/simulated.h"
+#include "vendors/sources.h"
 #include "vendors/vendor.h"
 
 namespace heddle::standalone {
 
 enum class Origin { kReal, kSimulated };
 
-// Whether a simulation that exists already may be made anew, which ends what runs on it.
-enum class Remake { kNever, kIfChanged };
-
 struct MachineOptions {
   std::string state_dir;
-  std::string simulate;     // empty: real cards. "h100x2", or the path of a YAML file of the simulator
+  std::string simulate;     // empty: real cards; else see simulated_cards()
   std::string driver_root;  // where the driver's lib*/ and dev/ are; empty: "/"
   std::string nvml;         // an explicit libnvidia-ml; empty: searched
   std::string program;      // this program's own path: its vendor-worker verb, and the simulator beside it
   std::string mps_pipe;     // folder of an MPS control daemon that serves the cards; empty: none
+  std::string dcmi = {};    // an explicit libdcmi; empty: searched
 };
 
 struct Machine {
@@ -36,27 +35,21 @@ struct Machine {
   std::vector<vendors::Card> cards;
   std::vector<model::ResourceSlice> slices;
   std::map<std::string, std::string> environment;  // what a command needs to reach the driver
-  std::shared_ptr<vendors::CardSource> source;     // to ask again
+  std::shared_ptr<vendors::CardSources> source;    // to ask again
   std::string mps_pipe = {};                       // see MachineOptions
 };
 
 // "real", or what is simulated.
 std::string machine_name(const MachineOptions& options);
 
-// True when `simulate` is the path of a file and not a short form.
-bool names_file(const std::string& simulate);
-
 // Finds the cards. A simulated machine is made once a state folder and start of the machine, and found again, so that
 // commands that run on it outlive a restart of Heddle. Blocks up to some seconds.
-// Errors: kNotFound when there are no cards (says what was tried and what to do), kInvalidArgument for a bad
-// `simulate`, kUnavailable when a vendor's library does not answer.
+// Errors: kNotFound when no vendor has cards (says what was tried and what to do), kInvalidArgument for a bad
+// `simulate`, kUnavailable when there are none and a vendor's library does not answer.
 Result<Machine> find_machine(const MachineOptions& options, Remake remake, const Clock& clock);
 
 // The slices of these cards on this machine, as the agent of a cluster publishes them; mps_pipe as in MachineOptions.
 std::vector<model::ResourceSlice> machine_slices(const std::string& node, const std::vector<vendors::Card>& cards,
                                                  const std::string& mps_pipe = {});
-
-// The file for the simulator that a short form means: "h100x2". Errors: kInvalidArgument with the form to write.
-Result<std::string> simulation_yaml(const std::string& short_form);
 
 }  // namespace heddle::standalone

@@ -10,7 +10,8 @@
 #include <fstream>
 #include <thread>
 
-#include "standalone/machine.h"
+#include "base/file.h"
+#include "standalone/simulated.h"
 
 namespace heddle::standalone {
 namespace {
@@ -105,13 +106,44 @@ TEST(StateDir, IsTakenFromADaemonThatIsStillDying) {
   std::filesystem::remove_all(folder);
 }
 
+// Of one vendor.
+std::string yaml_of(const std::string& simulate, const std::string& vendor) {
+  const auto cards = simulated_cards(simulate);
+  if (!cards || cards->size() != 1 || cards->front().vendor != vendor) return "";
+  return cards->front().yaml;
+}
+
 TEST(Simulation, TakesModelAndCount) {
-  EXPECT_EQ(simulation_yaml("h100x2").value(), "cards:\n  - {model: H100, count: 2}\n");
-  EXPECT_EQ(simulation_yaml("a100-80x1").value(), "cards:\n  - {model: A100-80, count: 1}\n");
-  EXPECT_EQ(simulation_yaml("a100x8").value(), "cards:\n  - {model: A100-80, count: 8}\n");
-  for (const char* bad : {"", "h100", "x2", "h100x", "h100x0", "h100x17", "h100x-1", "h100x2x", "h100x2 "}) {
-    EXPECT_FALSE(simulation_yaml(bad)) << bad;
+  EXPECT_EQ(yaml_of("h100x2", "nvidia"), "cards:\n  - {model: H100, count: 2}\n");
+  EXPECT_EQ(yaml_of("a100-80x1", "nvidia"), "cards:\n  - {model: A100-80, count: 1}\n");
+  EXPECT_EQ(yaml_of("a100x8", "nvidia"), "cards:\n  - {model: A100-80, count: 8}\n");
+  EXPECT_EQ(yaml_of("ascend910B4x2", "ascend"), "cards:\n  - {model: 910B4, count: 2}\n");
+  EXPECT_EQ(yaml_of("ascend310px1", "ascend"), "cards:\n  - {model: 310P, count: 1}\n");
+  EXPECT_EQ(yaml_of("Ascend910Bx1", "ascend"), "cards:\n  - {model: 910B4, count: 1}\n");
+  for (const char* bad : {"", "h100", "x2", "h100x", "h100x0", "h100x17", "h100x-1", "h100x2x", "h100x2 ", "h100x1,"}) {
+    EXPECT_FALSE(simulated_cards(bad)) << bad;
   }
+}
+
+TEST(Simulation, PartsOfAVendorAddUpAndAFileIsAllOfIt) {
+  EXPECT_EQ(yaml_of("h100x2,l4x1", "nvidia"), "cards:\n  - {model: H100, count: 2}\n  - {model: L4, count: 1}\n");
+  const auto both = simulated_cards("ascend910B2x1,h100x1");
+  ASSERT_TRUE(both && both->size() == 2);
+  EXPECT_EQ((*both)[0].vendor, "ascend");
+  EXPECT_EQ((*both)[1].vendor, "nvidia");
+  const std::string folder = testing::TempDir() + "simulation-" + std::to_string(getpid());
+  std::filesystem::create_directories(folder);
+  ASSERT_TRUE(write_file_atomic(folder + "/a,b.yaml", "cards: [{model: 310P}]\n", 0644));
+  ASSERT_TRUE(write_file_atomic(folder + "/npus.yaml", "cards: [{model: 310P}]\n", 0644));
+  EXPECT_EQ(yaml_of(folder + "/a,b.yaml", "nvidia"), "cards: [{model: 310P}]\n");
+  const std::string npus =
+      "ascend:" + folder + "/../" + std::filesystem::path(folder).filename().string() + "/npus.yaml";
+  EXPECT_EQ(yaml_of(npus, "ascend"), "cards: [{model: 310P}]\n");
+  EXPECT_EQ(with_full_paths("h100x1," + npus).value(), "h100x1,ascend:" + folder + "/npus.yaml");
+  EXPECT_FALSE(simulated_cards(npus + ",ascend310Px1"));
+  EXPECT_FALSE(simulated_cards("ascend310Px1," + npus));
+  EXPECT_FALSE(with_full_paths(folder + "/none.yaml"));
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -89,6 +90,22 @@ Result<std::string> keep_queues(Ledger& ledger, const UpOptions& options) {
   return text;
 }
 
+// Copies under the names of their content: they stay as they are while commands run under them, whatever is installed
+// meanwhile.
+Result<GuardFiles> install_guards(const UpOptions& options, const std::vector<vendors::Card>& cards) {
+  const auto install = [&](const std::string& library) -> Result<std::string> {
+    HEDDLE_TRY(const auto guard, agent::install_guard(options.machine.state_dir, library, ""));
+    return fmt::format("{}/{}", guard.library_dir, agent::kGuardLibraryName);
+  };
+  const bool npus = std::ranges::find(cards, "ascend", &vendors::Card::vendor) != cards.end();
+  GuardFiles files;
+  HEDDLE_TRY(files.library, install(options.guard_library));
+  if (npus || file_exists(options.ascend_guard_library)) {
+    HEDDLE_TRY(files.ascend_library, install(options.ascend_guard_library));
+  }
+  return files;
+}
+
 using Server = std::unique_ptr<kube::HttpServer>;
 
 Result<Server> start_api(Daemon& daemon, const StatePaths& paths, const std::string& group, const Logger& log) {
@@ -118,7 +135,7 @@ Result<Server> start_page(Daemon& daemon, const UpOptions& options, const Logger
   return kube::HttpServer::start(server_options, handler, log);
 }
 
-std::unique_ptr<agent::Lending> start_lending(const std::shared_ptr<vendors::CardSource>& source, Daemon& daemon,
+std::unique_ptr<agent::Lending> start_lending(const std::shared_ptr<vendors::CardSources>& source, Daemon& daemon,
                                               const Clock& clock, agent::LendingMode mode) {
   agent::LendingPorts ports;
   ports.claims = [&daemon] { return daemon.lent_claims(); };
@@ -186,10 +203,7 @@ Result<void> serve(const UpOptions& options, const std::function<void(const Read
   daemon_options.state_dir = options.machine.state_dir;
   daemon_options.queue = options.queue;
   daemon_options.eviction_grace = options.eviction_grace;
-  // A copy under the name of its content: it stays as it is while commands run under it, whatever is installed
-  // meanwhile.
-  HEDDLE_TRY(const auto guard, agent::install_guard(options.machine.state_dir, options.guard_library, ""));
-  daemon_options.guard.library = fmt::format("{}/{}", guard.library_dir, agent::kGuardLibraryName);
+  HEDDLE_TRY(daemon_options.guard, install_guards(options, machine.cards));
   Ready report{paths.folder, "", machine};
   HEDDLE_TRY(const auto daemon,
              Daemon::create(std::move(daemon_options), std::move(ledger), std::move(machine), clock, log));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "vendors/sources.h"
 #include "vendors/wire.h"
 
 namespace heddle::vendors {
@@ -159,6 +160,17 @@ TEST(CardSource, AMachineWithoutTheVendorIsNotAFault) {
   source.refresh();
   EXPECT_TRUE(source.snapshot().current);
   EXPECT_TRUE(source.snapshot().inventory.cards.empty());
+}
+
+TEST(CardSources, SayWhichVendorsLibraryDoesNotAnswer) {
+  ManualClock clock(Time{0});
+  CardSources sources({{"nvidia", {"/bin/false"}}, {"ascend", {"/bin/false"}}}, "", clock);
+  sources.refresh();
+  const Snapshot all = sources.snapshot();
+  EXPECT_FALSE(all.current);
+  EXPECT_TRUE(all.trouble.starts_with("nvidia: ")) << all.trouble;
+  EXPECT_NE(all.trouble.find("; ascend: "), std::string::npos) << all.trouble;
+  EXPECT_TRUE(CardSources({}, "", clock).snapshot().current) << "nobody to wait for";
 }
 
 }  // namespace

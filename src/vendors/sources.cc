@@ -20,7 +20,8 @@ struct CardSources::Entry {
 
 CardSources::CardSources(const std::vector<VendorWorker>& workers, const std::string& memory_dir, const Clock& clock) {
   for (const VendorWorker& worker : workers) {
-    entries_.push_back(std::make_unique<Entry>(worker, memory_dir + "/inventory-" + worker.vendor + ".json", clock));
+    const std::string file = memory_dir.empty() ? "" : memory_dir + "/inventory-" + worker.vendor + ".json";
+    entries_.push_back(std::make_unique<Entry>(worker, file, clock));
   }
 }
 
@@ -57,6 +58,22 @@ std::vector<CardStatus> CardSources::statuses() const {
     std::ranges::move(entry->source.snapshot().statuses, std::back_inserter(result));
   }
   return result;
+}
+
+Snapshot CardSources::snapshot() const {
+  Snapshot all;
+  all.current = true;
+  for (const auto& entry : entries_) {
+    Snapshot one = entry->source.snapshot();
+    if (one.inventory.state == LibraryState::kOk) all.inventory.state = LibraryState::kOk;
+    std::ranges::move(one.inventory.cards, std::back_inserter(all.inventory.cards));
+    std::ranges::move(one.inventory.skipped, std::back_inserter(all.inventory.skipped));
+    std::ranges::move(one.statuses, std::back_inserter(all.statuses));
+    if (one.current) continue;
+    all.current = false;
+    all.trouble += (all.trouble.empty() ? "" : "; ") + entry->vendor + ": " + one.trouble;
+  }
+  return all;
 }
 
 Result<TimesReport> CardSources::times() const {

@@ -25,7 +25,7 @@ struct VendorSnapshot {
 // Thread rule: refresh() and forget_missing() from one thread, the others from any.
 class CardSources {
  public:
-  // The last known inventories are kept as <memory_dir>/inventory-<vendor>.json.
+  // The last known inventories are kept as <memory_dir>/inventory-<vendor>.json; empty: nowhere.
   CardSources(const std::vector<VendorWorker>& workers, const std::string& memory_dir, const Clock& clock);
 
   // Asks all vendors side by side. Blocks as long as the slowest, up to two deadlines.
@@ -34,6 +34,8 @@ class CardSources {
   // All cards and what is known of them, in the order of the workers; statuses only of libraries that answer.
   [[nodiscard]] std::vector<Card> cards() const;
   [[nodiscard]] std::vector<CardStatus> statuses() const;
+  // All of it as if it were of one vendor: not current while any library does not answer, with the reasons of each.
+  [[nodiscard]] Snapshot snapshot() const;
   // Errors: only when no vendor can say.
   [[nodiscard]] Result<TimesReport> times() const;
   // For vendors whose library answers.
