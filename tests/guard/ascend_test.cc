@@ -42,7 +42,7 @@ class AscendGuardTest : public testing::Test {
     steps.insert(steps.begin(), ASCENDSIM_RUN);
     return std::make_unique<Process>(
         steps,
-        std::vector<std::string>{"ASCENDSIM_ROOT=" + folder_.path("machine"), more,
+        std::vector<std::string>{"ASCENDSIM_ROOT=" + folder_.path("machine"), more, quota_, priority_, fixed_, place_,
                                  std::string("LD_LIBRARY_PATH=") + ASCENDSIM_LIBRARIES,
                                  std::string("LD_PRELOAD=") + ASCEND_GUARD, "HEDDLE_GUARD_DIR=" + folder_.path()});
   }
@@ -62,6 +62,9 @@ class AscendGuardTest : public testing::Test {
   [[nodiscard]] int64_t charged_now() const { return charged(folder_.path(), 0); }
 
   Folder folder_;
+  // HAMi's variables.
+  std::string quota_ = "NPU_MEM_QUOTA=", priority_ = "NPU_PRIORITY=", fixed_ = "NPU_FIXED_SHARE_RATIO=";
+  std::string place_ = "NPU_LOCAL_SHM_PATH=" + folder_.path("vnpu_local_shmem");
 };
 
 TEST_F(AscendGuardTest, EveryFamilyIsChargedWithWhatTheDeviceTakes) {
@@ -146,6 +149,55 @@ TEST_F(AscendGuardTest, AShareOfComputeHoldsForBothLayers) {
     std::printf("%s under 30 %%: %.1f %%\n", step, share);
     EXPECT_GT(share, 24);
     EXPECT_LT(share, 34);
+  }
+}
+
+TEST_F(AscendGuardTest, HamisQuotaLowersTheLimitAndNeverRaisesIt) {
+  give(3000);
+  quota_ = "NPU_MEM_QUOTA=2000";
+  EXPECT_EQ(run({"mem", "expect-oom=1950Mi", "rt-expect-oom=1950Mi"}).output, "free=1900 total=2000\n");
+  for (const char* more : {"9000", "3001", "0", "", "2000MB", "-1", "99999999999999999999999"}) {
+    quota_ = std::string("NPU_MEM_QUOTA=") + more;
+    EXPECT_EQ(run({"mem", "expect-oom=2950Mi"}).output, "free=2900 total=3000\n") << more;
+  }
+  // A whole NPU: what it was granted is all of it.
+  DeviceLimit whole{"0A1B2C3D-00000000-11111111-22222222-33333333", 32768 * kMiB, 100, true, kContext, 0};
+  ::unlink(folder_.path("usage").c_str());
+  write_guard_files(folder_.path(), limits_for({whole}));
+  quota_ = "NPU_MEM_QUOTA=2000";
+  EXPECT_EQ(run({"mem", "expect-oom=1950Mi"}).output, "free=1900 total=2000\n");
+}
+
+TEST_F(AscendGuardTest, WithoutAClaimHamisQuotaIsTheLimitOfAllProcessesTogether) {
+  quota_ = "NPU_MEM_QUOTA=2000";
+  const auto first = start({"mem", "alloc=1500Mi", "ready"});
+  EXPECT_THAT(first->wait_line("free="), HasSubstr("total=2000"));
+  ASSERT_EQ(first->wait_line("ready"), "ready");
+  EXPECT_EQ(run({"expect-oom=600Mi", "alloc=400Mi"}).code, 0);
+  EXPECT_EQ(run({"device=1", "alloc=1900Mi", "expect-oom=200Mi"}).code, 0) << "each NPU has as much";
+  first->signal(SIGKILL);
+  first->finish();
+  EXPECT_EQ(run({"alloc=1900Mi"}).code, 0) << "what a killed one had is free again";
+  place_ = "NPU_LOCAL_SHM_PATH=/nowhere/at/all";
+  EXPECT_EQ(run({"expect-oom=1Mi"}).code, 0) << "memory is refused where it cannot be counted";
+}
+
+TEST_F(AscendGuardTest, HamisFixedShareLowersTheShareAndAPlainPriorityIsNone) {
+  const auto share = [this](const std::string& priority, const std::string& fixed) {
+    ::unlink(folder_.path("usage").c_str());
+    give(1000, 50);
+    priority_ = "NPU_PRIORITY=" + priority;
+    fixed_ = "NPU_FIXED_SHARE_RATIO=" + fixed;
+    const Finished done = run({"share=2000:2000"});
+    const std::size_t at = done.output.find("share=");
+    return at == std::string::npos ? -1.0 : std::atof(done.output.c_str() + at + 6);
+  };
+  const double lowered = share("20", "true");
+  EXPECT_GT(lowered, 5);
+  EXPECT_LT(lowered, 27);
+  for (const double same : {share("80", "1"), share("20", "0")}) {
+    EXPECT_GT(same, 30);
+    EXPECT_LT(same, 57);
   }
 }
 

@@ -20,7 +20,10 @@ struct Loaded {
 Loaded* loaded = nullptr;
 
 constexpr const char* kContainerFolder = "/run/heddle";
-constexpr size_t kPathBytes = 512;
+using vendor::kPathBytes;
+constexpr int64_t kBurstNs = 20000000;
+constexpr int64_t kReopenNs = 1000000;
+constexpr int64_t kOutstandingNs = 2000000;
 
 bool join(char* out, const char* folder, const char* name) {
   const size_t a = strlen(folder);
@@ -40,9 +43,9 @@ bool take_limits(const heddle_guard_limits& file, long bytes, Config& config) {
   config.device_count = file.device_count;
   config.deny_unlisted = (file.flags & HEDDLE_GUARD_DENY_UNLISTED_DEVICES) != 0;
   config.deny_unknown = (file.flags & HEDDLE_GUARD_DENY_UNKNOWN_SYMBOLS) != 0;
-  config.burst_ns = file.burst_ns != 0 ? static_cast<int64_t>(file.burst_ns) : 20000000;
-  config.reopen_ns = file.reopen_ns != 0 ? static_cast<int64_t>(file.reopen_ns) : 1000000;
-  config.outstanding_ns = file.outstanding_ns != 0 ? static_cast<int64_t>(file.outstanding_ns) : 2000000;
+  config.burst_ns = file.burst_ns != 0 ? static_cast<int64_t>(file.burst_ns) : kBurstNs;
+  config.reopen_ns = file.reopen_ns != 0 ? static_cast<int64_t>(file.reopen_ns) : kReopenNs;
+  config.outstanding_ns = file.outstanding_ns != 0 ? static_cast<int64_t>(file.outstanding_ns) : kOutstandingNs;
   if (file.mask_percent > 99 || memchr(file.mask_pipe, 0, sizeof(file.mask_pipe)) == nullptr) return false;
   config.mask_percent = file.mask_percent;
   memcpy(config.mask_pipe, file.mask_pipe, sizeof(config.mask_pipe));
@@ -95,6 +98,29 @@ heddle_guard_usage* map_usage(const char* path, uint32_t device_count) {
   return nullptr;
 }
 
+// Limits that others' software told the container of, over a usage file that its processes make.
+void load_foreign_limits(Config& config) {
+  char path[kPathBytes];
+  if (!vendor::limits_of_environment(config, path)) return;
+  config.mode = Config::Mode::kActive;
+  config.deny_unlisted = true;
+  config.burst_ns = kBurstNs;
+  config.reopen_ns = kReopenNs;
+  config.outstanding_ns = kOutstandingNs;
+  heddle_guard_usage_header header{};
+  memcpy(header.magic, HEDDLE_GUARD_USAGE_MAGIC, sizeof(header.magic));
+  header.version = HEDDLE_GUARD_VERSION;
+  header.size = sizeof(heddle_guard_usage);
+  header.device_count = config.device_count;
+  header.slot_count = HEDDLE_GUARD_SLOTS;
+  make_shared_file(path, sizeof(heddle_guard_usage), &header, sizeof(header));
+  config.usage = map_usage(path, config.device_count);
+  if (config.usage != nullptr) return;
+  log_line("memory is refused: the usage file cannot be made: ", path);
+  config.mode = Config::Mode::kClosed;
+  config.any_compute_limit = false;
+}
+
 void load_config(Config& config) {
   char path[kPathBytes];
   heddle_guard_limits file;
@@ -102,7 +128,7 @@ void load_config(Config& config) {
   if (is_absent("/run/heddle/limits")) {
     // Only without the container's own file: a tenant cannot point elsewhere.
     folder = getenv("HEDDLE_GUARD_DIR");
-    if (folder == nullptr || !join(path, folder, "limits") || is_absent(path)) return;
+    if (folder == nullptr || !join(path, folder, "limits") || is_absent(path)) return load_foreign_limits(config);
   }
   if (!join(path, folder, "limits")) return;
   const long got = read_whole(path, &file, sizeof(file));
@@ -113,7 +139,9 @@ void load_config(Config& config) {
     return;
   }
   config.mode = Config::Mode::kActive;
-  const bool hinted = file.version >= 2 && (file.flags & HEDDLE_GUARD_STRICT_SHARE) == 0 && config.any_compute_limit;
+  vendor::lower_by_environment(config);
+  const bool strict = (file.flags & HEDDLE_GUARD_STRICT_SHARE) != 0 || config.keeps_to_share;
+  const bool hinted = file.version >= 2 && !strict && config.any_compute_limit;
   const auto* page = hinted ? static_cast<const heddle_guard_limits*>(map_readable_file(path, sizeof(file))) : nullptr;
   config.hints = page != nullptr ? page->hints : nullptr;
   if (!join(path, folder, "usage")) return;
@@ -130,7 +158,7 @@ void load_config(Config& config) {
 
 // What a process works with when the kernel has no memory left for us: memory is refused, the rest passes.
 Loaded emergency = {
-    {Config::Mode::kClosed, true, false, false, 0, {}, 0, 0, 0, nullptr, false, nullptr, 0, {}}, nullptr, {}};
+    {Config::Mode::kClosed, true, false, false, 0, {}, 0, 0, 0, nullptr, false, nullptr, 0, {}, false}, nullptr, {}};
 
 Loaded& load_state() {
   auto* mine = static_cast<Loaded*>(map_private(sizeof(Loaded), OnFork::kKeep));

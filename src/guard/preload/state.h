@@ -46,6 +46,7 @@ struct Config {
   const uint64_t* hints;  // of the agent, by rule; null: there are none, or they do not count
   uint32_t mask_percent;  // of the multiprocessors, held by MPS; 0: no mask
   char mask_pipe[HEDDLE_GUARD_PATH_BYTES];
+  bool keeps_to_share;  // of the environment: nothing is borrowed
 };
 
 // Index into Config::devices, or one of these.

@@ -175,6 +175,23 @@ void* map_shared_file(const char* path, size_t bytes) {
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
+void make_shared_file(const char* path, size_t bytes, const void* head, size_t head_bytes) {
+  char temporary[560];
+  char* const end = temporary + sizeof(temporary) - 24;
+  char* out = put_text(temporary, end, path);
+  out = put_number(put_text(out, end, "."), own_pid());
+  *out = '\0';
+  const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY;
+  const int fd = static_cast<int>(syscall(SYS_openat, AT_FDCWD, temporary, flags, 0600));
+  if (fd < 0) return;
+  // Processes of the container may run as several users.
+  const bool whole = syscall(SYS_fchmod, fd, 0666) == 0 && syscall(SYS_ftruncate, fd, bytes) == 0 &&
+                     syscall(SYS_write, fd, head, head_bytes) == static_cast<long>(head_bytes);
+  if (whole) syscall(SYS_linkat, AT_FDCWD, temporary, AT_FDCWD, path, 0);
+  syscall(SYS_unlinkat, AT_FDCWD, temporary, 0);
+  close_file(fd);
+}
+
 const void* map_readable_file(const char* path, size_t bytes) {
   const int fd = open_file(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return nullptr;

@@ -43,6 +43,9 @@ void unmap(void* memory, size_t bytes);
 // file, another size, not writable.
 void* map_shared_file(const char* path, size_t bytes);
 
+// Makes a sparse file of `bytes` that begins with `head`, unless there is one; it appears whole.
+void make_shared_file(const char* path, size_t bytes, const void* head, size_t head_bytes);
+
 // Maps the first `bytes` of a file for reading, with what others write into it; null: missing, shorter.
 const void* map_readable_file(const char* path, size_t bytes);
 

@@ -14,6 +14,15 @@ Process& spare_process();
 // The 16 bytes by which rule_of_identity() finds a device of the limits. False: not the text of a device of the vendor.
 bool parse_identity(const char* text, unsigned char (&identity)[16]);
 
+// Lowers what the limits allow by what the environment of the container says in the words of others, and never raises
+// it.
+void lower_by_environment(Config& config);
+
+// Where there are no limits of ours: the environment's as the limits, and the path of the usage file that the
+// container's processes share. False: it has none.
+inline constexpr size_t kPathBytes = 512;
+bool limits_of_environment(Config& config, char (&usage)[kPathBytes]);
+
 // Brings charges down to what the driver still holds. True: some became smaller.
 bool reclaim();
 

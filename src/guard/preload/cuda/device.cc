@@ -31,6 +31,11 @@ bool vendor::reclaim() {
 }
 
 // "GPU-" or "MIG-" and 32 digits with dashes between.
+void vendor::lower_by_environment(Config& /*config*/) {}
+bool vendor::limits_of_environment(Config& /*config*/, char (& /*usage*/)[kPathBytes]) {
+  return false;
+}
+
 bool vendor::parse_identity(const char* text, unsigned char (&identity)[16]) {
   const char* p = strchr(text, '-');
   if (p == nullptr) return false;
