@@ -14,6 +14,7 @@ inline constexpr int DCMI_ERR_CODE_OPER_NOT_PERMITTED = -8002;
 inline constexpr int DCMI_ERR_CODE_TIME_OUT = -8006;
 inline constexpr int DCMI_ERR_CODE_DEVICE_NOT_EXIST = -8008;
 inline constexpr int DCMI_ERR_CODE_NOT_READY = -8012;
+inline constexpr int DCMI_ERR_CODE_RESOURCE_OCCUPIED = -8020;
 inline constexpr int DCMI_ERR_CODE_NOT_SUPPORT = -8255;
 
 enum dcmi_unit_type { NPU_TYPE = 0, MCU_TYPE = 1, CPU_TYPE = 2, INVALID_TYPE = 0xFF };
@@ -32,6 +33,11 @@ inline constexpr int DCMI_UTILIZATION_RATE_NPU = 13;
 // dcmi_get_device_info.
 inline constexpr unsigned DCMI_MAIN_CMD_CHIP_INF = 12;
 inline constexpr unsigned DCMI_CHIP_INF_SUB_CMD_SPOD_INFO = 1;
+inline constexpr unsigned DCMI_MAIN_CMD_VDEV_MNG = 52;
+inline constexpr unsigned DCMI_VMNG_SUB_CMD_GET_VDEV_RESOURCE = 0;
+inline constexpr unsigned DCMI_VMNG_SUB_CMD_GET_TOTAL_RESOURCE = 1;
+inline constexpr unsigned DCMI_VMNG_SUB_CMD_GET_FREE_RESOURCE = 2;
+inline constexpr int DCMI_SOC_SPLIT_MAX = 32;
 
 struct dcmi_chip_info {
   unsigned char chip_type[32];
@@ -99,6 +105,92 @@ struct dcmi_spod_info {
   unsigned int server_id;
   unsigned int reserve[8];
 };
+// vNPUs.
+struct dcmi_base_resource {
+  unsigned long long token;
+  unsigned long long token_max;
+  unsigned long long task_timeout;
+  unsigned int vfg_id;
+  unsigned char vip_mode;
+  unsigned char reserved[31];
+};
+struct dcmi_computing_resource {
+  float aic;  // AI cores
+  float aiv;
+  unsigned short dsa;
+  unsigned short rtsq;
+  unsigned short acsq;
+  unsigned short cdqm;
+  unsigned short c_core;
+  unsigned short ffts;
+  unsigned short sdma;
+  unsigned short pcie_dma;
+  unsigned long long memory_size;  // MiB
+  unsigned int event_id;
+  unsigned int notify_id;
+  unsigned int stream_id;
+  unsigned int model_id;
+  unsigned short topic_schedule_aicpu;
+  unsigned short host_ctrl_cpu;
+  unsigned short host_aicpu;
+  unsigned short device_aicpu;
+  unsigned short topic_ctrl_cpu_slot;
+  unsigned char reserved[32];
+};
+struct dcmi_media_resource {
+  float jpegd;
+  float jpege;
+  float vpc;
+  float vdec;
+  float pngd;
+  float venc;
+  unsigned char reserved[32];
+};
+struct dcmi_create_vdev_res_stru {
+  unsigned int vdev_id;
+  unsigned int vfg_id;
+  char template_name[32];
+  unsigned char reserved[64];
+};
+struct dcmi_create_vdev_out {
+  unsigned int vdev_id;
+  unsigned int pcie_bus;
+  unsigned int pcie_device;
+  unsigned int pcie_func;
+  unsigned int vfg_id;
+  unsigned char reserved[32];
+};
+struct dcmi_vdev_query_info {
+  char name[16];  // of the template
+  unsigned int status;
+  unsigned int is_container_used;
+  unsigned int vfid;
+  unsigned int vfg_id;
+  unsigned long long container_id;
+  dcmi_base_resource base;
+  dcmi_computing_resource computing;
+  dcmi_media_resource media;
+};
+struct dcmi_vdev_query_stru {
+  unsigned int vdev_id;  // which is meant
+  dcmi_vdev_query_info query_info;
+};
+struct dcmi_soc_free_resource {
+  unsigned int vfg_num;
+  unsigned int vfg_bitmap;
+  dcmi_base_resource base;
+  dcmi_computing_resource computing;
+  dcmi_media_resource media;
+};
+struct dcmi_soc_total_resource {
+  unsigned int vdev_num;
+  unsigned int vdev_id[DCMI_SOC_SPLIT_MAX];
+  unsigned int vfg_num;
+  unsigned int vfg_bitmap;
+  dcmi_base_resource base;
+  dcmi_computing_resource computing;
+  dcmi_media_resource media;
+};
 
 static_assert(sizeof(dcmi_chip_info) == 100 && sizeof(dcmi_chip_info_v2) == 132);
 static_assert(offsetof(dcmi_chip_info_v2, aicore_cnt) == 96 && offsetof(dcmi_chip_info_v2, npu_name) == 100);
@@ -109,6 +201,9 @@ static_assert(sizeof(dcmi_get_memory_info_stru) == 112 && offsetof(dcmi_get_memo
 static_assert(sizeof(dcmi_ecc_info) == 36);
 static_assert(sizeof(dcmi_proc_mem_info) == 16 && offsetof(dcmi_proc_mem_info, proc_mem_usage) == 8);
 static_assert(sizeof(dcmi_spod_info) == 48);
+static_assert(sizeof(dcmi_create_vdev_res_stru) == 104 && sizeof(dcmi_create_vdev_out) == 52);
+static_assert(sizeof(dcmi_vdev_query_stru) == 264 && offsetof(dcmi_vdev_query_stru, query_info) == 8);
+static_assert(sizeof(dcmi_soc_free_resource) == 224 && sizeof(dcmi_soc_total_resource) == 360);
 
 extern "C" {
 int dcmi_init(void);
@@ -136,6 +231,8 @@ int dcmi_get_device_ecc_info(int card_id, int device_id, dcmi_device_type input_
 int dcmi_get_device_resource_info(int card_id, int device_id, dcmi_proc_mem_info* proc_info, int* proc_num);
 int dcmi_get_device_info(int card_id, int device_id, unsigned int main_cmd, unsigned int sub_cmd, void* buf,
                          unsigned int* size);
+int dcmi_create_vdevice(int card_id, int device_id, dcmi_create_vdev_res_stru* vdev, dcmi_create_vdev_out* out);
+int dcmi_set_destroy_vdevice(int card_id, int device_id, unsigned int vdevid);
 int dcmi_get_driver_version(char* driver_ver, unsigned int len);
 int dcmi_get_dcmi_version(char* dcmi_ver, unsigned int len);
 }

@@ -176,8 +176,8 @@ Result<ClaimRecord> grant_of(const model::ResourceClaim& claim, const std::strin
   HEDDLE_CHECK_OK(check_mask(record));
   const auto is_partition = [](const GrantedDevice& device) { return device.gpu_instance >= 0; };
   if (std::ranges::any_of(record.devices, is_partition) && !std::ranges::all_of(record.devices, is_partition)) {
-    return fail(Code::kUnsupported, fmt::format("claim {} has a MIG instance and a card; CUDA uses no card beside an "
-                                                "instance, so ask for them in containers of their own",
+    return fail(Code::kUnsupported, fmt::format("claim {} has a partition (MIG instance, vNPU) and a card; a program "
+                                                "uses no card beside one, so ask for them in containers of their own",
                                                 key));
   }
   if (record.devices.empty())

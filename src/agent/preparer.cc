@@ -330,6 +330,7 @@ Result<void> Preparer::write_cdi(const ClaimRecord& record, const FolderPlan& pl
     vendors::Card card;
     card.minor = device.minor;
     card.uuid = device.card_uuid;
+    card.partition.gpu_instance = device.gpu_instance;
     by_vendor[vendor_of(device)].push_back(std::move(card));
   }
   const auto spread = by_request.size() == 1 ? vendors::Spread::kEverywhere : vendors::Spread::kByRequest;

@@ -75,6 +75,9 @@ model::Capacity capacity(const Quantity& value, const Quantity& min, const Quant
 
 // Why the card cannot be offered; empty: it can. names: of the cards before it, which gets its own.
 std::string obstacle(const vendors::Card& card, std::set<std::string>& names) {
+  if (card.partitioned && card.vendor == "ascend")
+    return "it is cut into vNPUs: those that exist are offered, the whole is not; npu-smi set -t destroy-vnpu ends "
+           "that";
   if (card.partitioned)
     return "its partitions (MIG) are on: those that exist are offered, the whole is not; nvidia-smi -mig 0 ends that";
   if (grantable_memory(card) < 2 * kMiB) return fmt::format("{} bytes of memory cannot be shared", card.memory_bytes);
@@ -143,7 +146,7 @@ std::string device_name(const vendors::Card& card) {
     if (c == '+') {
       label += "-plus-";
     } else {
-      label += c == '.' ? '-' : c;
+      label += c == '.' || c == '_' ? '-' : c;
     }
   }
   return fmt::format("{}-{}-{}", name, label, card.partition.start);

@@ -172,6 +172,30 @@ TEST(DesiredSlices, OffersThePartitionsThatExistInPlaceOfTheirCard) {
   EXPECT_FALSE(owners.contains(list[1].uuid));
 }
 
+TEST(DesiredSlices, OffersTheVnpusThatExistInPlaceOfTheirNpu) {
+  vendors::Card npu = card(2);
+  npu.vendor = "ascend";
+  npu.kind = "npu";
+  npu.partitioned = true;
+  vendors::Card vnpu = npu;
+  vnpu.partitioned = false;
+  vnpu.uuid = npu.uuid + "-vnpu-101";
+  vnpu.memory_bytes = int64_t{8} << 30;
+  vnpu.partition = {npu.uuid, "vir05_1c_8g", 101, 101, 0};
+  const auto slices = desired_slices(kNode, {npu, vnpu}, {});
+  ASSERT_EQ(slices.size(), 1U);
+  ASSERT_EQ(slices[0].devices.size(), 1U);
+  const model::Device& device = slices[0].devices[0];
+  EXPECT_EQ(device.name, "npu-2-vir05-1c-8g-101");
+  EXPECT_EQ(std::get<std::string>(device.attributes.at("profile")), "vir05_1c_8g");
+  EXPECT_EQ(std::get<std::string>(device.attributes.at("type")), "partition");
+  EXPECT_EQ(device.capacity.at("memory").value, Quantity::bytes(int64_t{8} << 30));
+  EXPECT_FALSE(device.allow_multiple_allocations);
+  const auto lines = not_offered({vendors::LibraryState::kOk, "", "", {npu, vnpu}});
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_NE(lines[0].find("npu-smi set -t destroy-vnpu"), std::string::npos) << lines[0];
+}
+
 TEST(PlanSlices, WritesOnceAndThenNothing) {
   const auto desired = desired_slices(kNode, cards(2), {});
   const SlicePlan first = plan_slices(desired, {}, 0);

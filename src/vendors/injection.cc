@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "vendors/ascend/injection.h"
 #include "vendors/nvidia/injection.h"
 #include "vendors/paths.h"
@@ -25,12 +27,19 @@ Environment visible_cards(std::string_view vendor, const std::vector<Card>& card
   std::string list;
   for (const Card& card : cards) {
     if (!list.empty()) list += ',';
-    list += vendor == "nvidia" ? card.uuid : std::to_string(card.minor);
+    const int64_t number = card.partition.gpu_instance >= 0 ? card.partition.gpu_instance : card.minor;
+    list += vendor == "nvidia" ? card.uuid : std::to_string(number);
   }
   // A uuid that a container cannot see would hide those behind it.
   if (vendor == "nvidia" && spread == Spread::kEverywhere) return {{"CUDA_VISIBLE_DEVICES", list}};
   // Read by the vendor's own container runtime, where it is the default one: a value of the tenant's must not widen it.
-  if (vendor == "ascend") return {{"ASCEND_VISIBLE_DEVICES", list}};
+  if (vendor == "ascend") {
+    const bool virtual_ones =
+        std::ranges::any_of(cards, [](const Card& card) { return card.partition.gpu_instance >= 0; });
+    Environment variables = {{"ASCEND_VISIBLE_DEVICES", list}};
+    if (virtual_ones) variables.emplace_back("ASCEND_RUNTIME_OPTIONS", "VIRTUAL");
+    return variables;
+  }
   return {};
 }
 

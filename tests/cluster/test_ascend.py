@@ -8,6 +8,7 @@ import pytest
 
 from harness import image, objects
 from harness.heddle import build_dir, program
+from test_controller import wait_waiting
 from test_share import wait_done, wait_line
 
 IMAGE = "heddle.test/cann:1"
@@ -91,3 +92,43 @@ def test_two_pods_share_an_npu_and_hold_their_memory_together(npus, ns):
 def test_a_whole_npu_sees_all_of_it(npus, ns):
     npus.api.create("pods", acl("whole", ns, "mem", "physical-id", limits={"huawei.com/Ascend910B4": "1"}))
     assert "total=32768" in wait_done(npus, ns, "whole")
+
+
+@pytest.fixture(scope="module")
+def cut(npus):
+    """The second NPU is cut by an administrator. Made whole again, its vNPUs are forgotten at the agent's next start."""
+    root = npus.driver_root
+    made = [subprocess.run([program("ascendsim"), "vnpu", "--root", root, "--card", "1", "--template", template], check=True,
+                           capture_output=True, text=True).stdout.strip() for template in ("vir05_1c_8g", "vir10_3c_16g")]
+    cards = len(published(npus.api, "nvidia"))
+    npus.agent.restart()
+    npus.wait_slices(cards + 3)
+    yield npus
+    for number in made:
+        subprocess.run([program("ascendsim"), "vnpu", "--root", root, "--card", "1", "--destroy", number], check=True)
+
+
+def test_vnpus_are_offered_in_place_of_the_npu_that_is_cut(cut):
+    devices = {device["name"]: device for _, device in published(cut.api, "ascend")}
+    assert set(devices) == {"npu-0", "npu-1-vir05-1c-8g-100", "npu-1-vir10-3c-16g-101"}
+    small = devices["npu-1-vir05-1c-8g-100"]
+    attributes = {name: next(iter(value.values())) for name, value in small["attributes"].items()}
+    assert attributes["type"] == "partition" and attributes["profile"] == "vir05_1c_8g" and attributes["isolation"] == "hard"
+    assert attributes["model"] == "910B4" and attributes["uuid"] == attributes["parentUUID"] + "-vnpu-100"
+    assert objects.mib(small["capacity"]["memory"]["value"]) == 8192
+
+
+def test_a_pod_gets_the_node_of_its_vnpu_alone(cut, ns):
+    def pod(name, limits, *steps):
+        return objects.pod(name, ns, [objects.container("main", ["sh", "-c", "; ".join(steps)], IMAGE, limits=limits)])
+    cut.api.create("pods", pod("hard", npu_share(8192), "env", "sleep 600"))
+    wait_line(cut, ns, "hard", r"^ASCEND_VISIBLE_DEVICES=100$")
+    got = [result["device"] for body in cut.api.list("resourceclaims", ns) for result in objects.results(body)]
+    assert got == ["npu-1-vir05-1c-8g-100"]
+    cut.api.create("pods", pod("second", npu_share(8192), "true"))
+    wait_waiting(cut.api, ns, "second")
+    cut.api.create("pods", pod("named", {"huawei.com/Ascend910-10c.3cpu.16g": "1"}, "ls /dev"))
+    text = wait_done(cut, ns, "named")
+    assert "davinci101\n" in text and "davinci1\n" not in text and "davinci0\n" not in text, text
+    cut.api.create("pods", acl("share", ns, "mem", limits=npu_share(3000, 30)))
+    assert "total=3000" in wait_done(cut, ns, "share"), "the other NPU is shared as before"

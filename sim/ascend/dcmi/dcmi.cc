@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <mutex>
 #include <set>
 #include <string>
@@ -66,6 +68,64 @@ unsigned load_percent(Card& card) {
 
 int between(Card& card, std::uint32_t idle, std::uint32_t busy) {
   return static_cast<int>(idle + (busy - idle) * load_percent(card) / 100);
+}
+
+dcmi_computing_resource computing_of(std::uint32_t cores, std::uint32_t cpus, std::uint64_t memory_mib) {
+  dcmi_computing_resource part{};
+  part.aic = static_cast<float>(cores);
+  part.device_aicpu = static_cast<unsigned short>(cpus);
+  part.memory_size = memory_mib;
+  return part;
+}
+
+template <typename Answer>
+int put(const Answer& answer, void* buffer, unsigned* size) {
+  if (*size < sizeof(answer)) {
+    return DCMI_ERR_CODE_INVALID_PARAMETER;
+  }
+  std::memcpy(buffer, &answer, sizeof(answer));
+  *size = sizeof(answer);
+  return DCMI_OK;
+}
+
+// One vNPU, by the id that the caller has written into the buffer.
+int vnpu_info(const NpuCard& npu, void* buffer, unsigned* size) {
+  dcmi_vdev_query_stru answer{};
+  if (*size < sizeof(answer)) {
+    return DCMI_ERR_CODE_INVALID_PARAMETER;
+  }
+  std::memcpy(&answer.vdev_id, buffer, sizeof(answer.vdev_id));
+  for (const Vnpu& one : npu.npu->vnpus) {
+    if (one.id == 0 || one.id != answer.vdev_id) {
+      continue;
+    }
+    std::memcpy(answer.query_info.name, one.template_name, sizeof(answer.query_info.name));
+    answer.query_info.computing = computing_of(one.ai_cores, one.ai_cpus, one.memory_mib);
+    return put(answer, buffer, size);
+  }
+  return DCMI_ERR_CODE_INVALID_PARAMETER;
+}
+
+int vnpu_list(const NpuCard& npu, void* buffer, unsigned* size) {
+  dcmi_soc_total_resource answer{};
+  for (const Vnpu& one : npu.npu->vnpus) {
+    if (one.id != 0) {
+      answer.vdev_id[answer.vdev_num++] = one.id;
+    }
+  }
+  answer.computing = computing_of(npu.card->config().sms, 0, npu.card->config().memory_bytes >> 20U);
+  return put(answer, buffer, size);
+}
+
+int vnpu_query(const NpuCard& npu, unsigned sub_cmd, void* buffer, unsigned* size) {
+  if (npu.npu->super_pod != kNoDevice) {
+    return DCMI_ERR_CODE_NOT_SUPPORT;
+  }
+  const Card::Lock lock(*npu.card);
+  if (sub_cmd == DCMI_VMNG_SUB_CMD_GET_VDEV_RESOURCE) {
+    return vnpu_info(npu, buffer, size);
+  }
+  return sub_cmd == DCMI_VMNG_SUB_CMD_GET_TOTAL_RESOURCE ? vnpu_list(npu, buffer, size) : DCMI_ERR_CODE_NOT_SUPPORT;
 }
 
 std::uint64_t used_mib(Card& card) {
@@ -346,6 +406,9 @@ ASCENDSIM_API int dcmi_get_device_resource_info(int card_id, int device_id, dcmi
 ASCENDSIM_API int dcmi_get_device_info(int card_id, int device_id, unsigned int main_cmd, unsigned int sub_cmd,
                                        void* buffer, unsigned int* size) {
   return with_npu(card_id, device_id, [&](const NpuCard& npu) {
+    if (main_cmd == DCMI_MAIN_CMD_VDEV_MNG) {
+      return ascendsim::vnpu_query(npu, sub_cmd, buffer, size);
+    }
     const bool pod = main_cmd == DCMI_MAIN_CMD_CHIP_INF && sub_cmd == DCMI_CHIP_INF_SUB_CMD_SPOD_INFO;
     if (!pod || npu.npu->super_pod == ascendsim::kNoDevice || *size < sizeof(dcmi_spod_info)) {
       return DCMI_ERR_CODE_NOT_SUPPORT;
@@ -357,6 +420,47 @@ ASCENDSIM_API int dcmi_get_device_info(int card_id, int device_id, unsigned int 
     info.server_id = npu.npu->server;
     std::memcpy(buffer, &info, sizeof(info));
     *size = sizeof(info);
+    return DCMI_OK;
+  });
+}
+
+// An NPU that is in use is not cut.
+ASCENDSIM_API int dcmi_create_vdevice(int card_id, int device_id, dcmi_create_vdev_res_stru* vdev,
+                                      dcmi_create_vdev_out* out) {
+  return with_npu(card_id, device_id, [&](const NpuCard& npu) {
+    const Card::Lock lock(*npu.card);
+    const bool cut = std::any_of(std::begin(npu.npu->vnpus), std::end(npu.npu->vnpus),
+                                 [](const ascendsim::Vnpu& one) { return one.id != 0; });
+    if (!cut && npu.card->state().used_mask != 0) {
+      return DCMI_ERR_CODE_RESOURCE_OCCUPIED;
+    }
+    ascendsim::Vnpu vnpu{};
+    vnpu.id = vdev->vdev_id == ascendsim::kNoDevice ? 0 : vdev->vdev_id;
+    const std::string name(vdev->template_name, strnlen(vdev->template_name, sizeof(vdev->template_name)));
+    switch (ascendsim::make_vnpu(library().view.machine(), npu, name, vnpu)) {
+      case ascendsim::Cut::kNoTemplate:
+        return DCMI_ERR_CODE_INVALID_PARAMETER;
+      case ascendsim::Cut::kFull:
+        return DCMI_ERR_CODE_RESOURCE_OCCUPIED;
+      case ascendsim::Cut::kNotSupported:
+        return DCMI_ERR_CODE_NOT_SUPPORT;
+      case ascendsim::Cut::kMade:
+        break;
+    }
+    std::ofstream(ascendsim::vnpu_node(nvsim::device_folder(ascendsim::kNames), vnpu.id)).flush();
+    *out = {};
+    out->vdev_id = vnpu.id;
+    return DCMI_OK;
+  });
+}
+
+ASCENDSIM_API int dcmi_set_destroy_vdevice(int card_id, int device_id, unsigned int vdevid) {
+  return with_npu(card_id, device_id, [&](const NpuCard& npu) {
+    const Card::Lock lock(*npu.card);
+    if (!ascendsim::drop_vnpu(*npu.npu, vdevid)) {
+      return DCMI_ERR_CODE_INVALID_PARAMETER;
+    }
+    std::remove(ascendsim::vnpu_node(nvsim::device_folder(ascendsim::kNames), vdevid).c_str());
     return DCMI_OK;
   });
 }

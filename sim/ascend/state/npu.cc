@@ -2,9 +2,114 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <string_view>
 
 namespace ascendsim {
+
+namespace {
+
+// The number behind a word, and what follows it; 0: no number.
+std::uint32_t take_number(std::string_view& text) {
+  std::uint32_t value = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec != std::errc() || value == 0 || value > 4096) {
+    return 0;
+  }
+  text.remove_prefix(static_cast<std::size_t>(result.ptr - text.data()));
+  return value;
+}
+
+// virNN[_Cc][_Gg][_...]: AI cores, AI CPUs, GiB. Without the last, memory is the cores' part of the NPU's.
+bool read_template(std::string_view name, const nvsim::CardConfig& card, Vnpu& vnpu) {
+  if (!name.starts_with("vir") || name.size() >= sizeof(vnpu.template_name)) {
+    return false;
+  }
+  std::copy(name.begin(), name.end(), vnpu.template_name);
+  name.remove_prefix(3);
+  vnpu.ai_cores = take_number(name);
+  if (vnpu.ai_cores == 0 || vnpu.ai_cores >= card.sms) {
+    return false;
+  }
+  const auto total = static_cast<std::uint32_t>(card.memory_bytes >> 20U);
+  vnpu.ai_cpus = 1;
+  vnpu.memory_mib = total * vnpu.ai_cores / card.sms;
+  while (name.starts_with("_") && name.size() > 1) {
+    name.remove_prefix(1);
+    const std::uint32_t value = take_number(name);
+    if (value == 0) {
+      break;  // media engines
+    }
+    if (name.starts_with("g")) {
+      vnpu.memory_mib = value << 10U;
+    } else if (name.starts_with("c")) {
+      vnpu.ai_cpus = value;
+    } else {
+      return false;
+    }
+    name.remove_prefix(1);
+  }
+  return vnpu.memory_mib <= total;
+}
+
+std::uint32_t free_id(const NpuMachine& machine) {
+  for (std::uint32_t id = kFirstVnpu;; ++id) {
+    const auto has = [id](const Npu& npu) {
+      return std::any_of(std::begin(npu.vnpus), std::end(npu.vnpus), [id](const Vnpu& one) { return one.id == id; });
+    };
+    if (std::none_of(std::begin(machine.npus), std::end(machine.npus), has)) {
+      return id;
+    }
+  }
+}
+
+}  // namespace
+
+std::string vnpu_node(const std::string& folder, std::uint32_t id) {
+  return folder + "/vdavinci" + std::to_string(id);
+}
+
+Cut make_vnpu(NpuMachine& machine, const NpuCard& npu, const std::string& template_name, Vnpu& vnpu) {
+  constexpr std::uint32_t kNoPod = 0xFFFFFFFF;
+  if (npu.npu->super_pod != kNoPod) {
+    return Cut::kNotSupported;
+  }
+  const std::uint32_t wanted = vnpu.id;
+  vnpu = {};
+  if (!read_template(template_name, npu.card->config(), vnpu)) {
+    return Cut::kNoTemplate;
+  }
+  std::uint32_t cores = vnpu.ai_cores;
+  std::uint64_t memory = vnpu.memory_mib;
+  Vnpu* place = nullptr;
+  for (Vnpu& one : npu.npu->vnpus) {
+    if (one.id == 0) {
+      place = place == nullptr ? &one : place;
+      continue;
+    }
+    cores += one.ai_cores;
+    memory += one.memory_mib;
+  }
+  if (place == nullptr || cores > npu.card->config().sms || memory > npu.card->config().memory_bytes >> 20U) {
+    return Cut::kFull;
+  }
+  vnpu.id = wanted != 0 ? wanted : free_id(machine);
+  *place = vnpu;
+  return Cut::kMade;
+}
+
+bool drop_vnpu(Npu& npu, std::uint32_t id) {
+  for (Vnpu& one : npu.vnpus) {
+    if (id != 0 && one.id == id) {
+      one = {};
+      return true;
+    }
+  }
+  return false;
+}
 
 int NpuView::open() {
   if (const int error = view_.open(kNames); error != 0) {

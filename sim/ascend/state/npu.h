@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "state/machine.h"
@@ -15,8 +16,19 @@ using nvsim::Card;
 
 inline constexpr nvsim::Naming kNames = {"ASCENDSIM_ROOT", "davinci_manager", "davinci"};
 inline constexpr std::uint64_t kNpuMagic = 0x314e555044534341ULL;  // "ACSDPUN1"
-inline constexpr std::uint32_t kNpuVersion = 1;
+inline constexpr std::uint32_t kNpuVersion = 2;
 inline constexpr int kMaxErrors = 16;
+
+// A vNPU. Its device node is <root>/dev/vdavinci<id>, an empty file here.
+struct Vnpu {
+  std::uint32_t id;  // 0: there is none in this place
+  std::uint32_t ai_cores;
+  std::uint32_t ai_cpus;
+  std::uint32_t memory_mib;
+  char template_name[16];
+};
+inline constexpr int kMaxVnpus = 32;
+inline constexpr std::uint32_t kFirstVnpu = 100;
 
 struct Npu {
   std::int32_t card;  // DCMI's addressing: the card, and the device in it
@@ -30,6 +42,7 @@ struct Npu {
   std::uint32_t errors[kMaxErrors];
   std::uint32_t ecc_single, ecc_double;
   char npu_name[32];
+  Vnpu vnpus[kMaxVnpus];
 };
 
 // The control file.
@@ -61,5 +74,14 @@ class NpuView {
   nvsim::SharedFile control_;
   std::vector<NpuCard> cards_;
 };
+
+// What cutting a vNPU off comes to.
+enum class Cut { kMade, kNoTemplate, kFull, kNotSupported };
+
+// Makes a vNPU by a template ("vir05_1c_8g") and gives it an id (that of `vnpu`, 0: the first free one of the machine),
+// or takes one away (false: there is none). The caller keeps others from doing so at the same time.
+Cut make_vnpu(NpuMachine& machine, const NpuCard& npu, const std::string& template_name, Vnpu& vnpu);
+bool drop_vnpu(Npu& npu, std::uint32_t id);
+std::string vnpu_node(const std::string& folder, std::uint32_t id);
 
 }  // namespace ascendsim

@@ -101,6 +101,28 @@ TEST(Ascendsim, AMistakeInTheDescriptionIsNamed) {
   EXPECT_EQ(machine.created().code, 3);
 }
 
+TEST(Ascendsim, NpusAreCutByTemplateWhileThereIsRoom) {
+  const NpuMachine machine("cards: [{model: 910B4}, {model: 310P}, {model: 910C, count: 2}]");
+  const auto cut = [&machine](const char* card, const char* name) {
+    return machine.tool({"vnpu", "--card", card, "--template", name});
+  };
+  EXPECT_EQ(cut("0", "vir05_1c_8g").output, "100\n");
+  EXPECT_EQ(cut("1", "vir02").output, "101\n");
+  EXPECT_EQ(cut("0", "vir10_3c_16g_nm").output, "102\n");
+  EXPECT_TRUE(std::filesystem::exists(machine.root() + "/dev/vdavinci101"));
+  EXPECT_THAT(machine.tool({"show"}).output, HasSubstr("vnpu 102  vir10_3c_16g_nm  10 AI cores  16384 MiB"));
+  EXPECT_THAT(machine.tool({"show"}).output, HasSubstr("vnpu 101  vir02  2 AI cores  6144 MiB"));
+  EXPECT_NE(cut("0", "vir10_3c_16g").code, 0) << "5 cores are left";
+  EXPECT_EQ(cut("0", "vir05_1c_8g").code, 0);
+  for (const char* bad : {"vir", "vir05x", "05_1c_8g", "vir20_1c_8g", "vir05_1c_64g"}) {
+    EXPECT_NE(cut("1", bad).code, 0) << bad;
+  }
+  EXPECT_NE(cut("2", "vir05_1c_16g").code, 0) << "a 910C has none";
+  EXPECT_EQ(machine.tool({"vnpu", "--card", "1", "--destroy", "101"}).code, 0);
+  EXPECT_NE(machine.tool({"vnpu", "--card", "1", "--destroy", "101"}).code, 0);
+  EXPECT_FALSE(std::filesystem::exists(machine.root() + "/dev/vdavinci101"));
+}
+
 // One machine for the whole process: the library opens it once.
 TEST(Ascendsim, TheManagementLibraryDescribesCardsAndChips) {
   const NpuMachine machine(
@@ -153,6 +175,31 @@ TEST(Ascendsim, TheManagementLibraryDescribesCardsAndChips) {
   holder.finish();
   ASSERT_EQ(CALL(dcmi_get_device_resource_info)(1, 0, processes, &count), DCMI_OK);
   EXPECT_EQ(count, 0);
+
+  // The 310P is cut, listed and made whole again.
+  dcmi_create_vdev_res_stru wanted{};
+  wanted.vdev_id = 0xFFFFFFFF;
+  std::snprintf(wanted.template_name, sizeof(wanted.template_name), "vir04");
+  dcmi_create_vdev_out made{};
+  ASSERT_EQ(CALL(dcmi_create_vdevice)(1, 0, &wanted, &made), DCMI_OK);
+  EXPECT_EQ(made.vdev_id, 100U);
+  EXPECT_EQ(CALL(dcmi_create_vdevice)(1, 0, &wanted, &made), DCMI_OK);
+  EXPECT_EQ(CALL(dcmi_create_vdevice)(1, 0, &wanted, &made), DCMI_ERR_CODE_RESOURCE_OCCUPIED);
+  EXPECT_EQ(CALL(dcmi_create_vdevice)(0, 0, &wanted, &made), DCMI_ERR_CODE_NOT_SUPPORT);
+  const auto query = CALL(dcmi_get_device_info);
+  dcmi_soc_total_resource all{};
+  size = sizeof(all);
+  ASSERT_EQ(query(1, 0, DCMI_MAIN_CMD_VDEV_MNG, DCMI_VMNG_SUB_CMD_GET_TOTAL_RESOURCE, &all, &size), DCMI_OK);
+  ASSERT_EQ(all.vdev_num, 2U);
+  EXPECT_EQ(all.vdev_id[1], 101U);
+  dcmi_vdev_query_stru one{};
+  one.vdev_id = 101;
+  size = sizeof(one);
+  ASSERT_EQ(query(1, 0, DCMI_MAIN_CMD_VDEV_MNG, DCMI_VMNG_SUB_CMD_GET_VDEV_RESOURCE, &one, &size), DCMI_OK);
+  EXPECT_STREQ(one.query_info.name, "vir04");
+  EXPECT_EQ(one.query_info.computing.memory_size, 12288U);
+  for (const unsigned id : {100U, 101U}) EXPECT_EQ(CALL(dcmi_set_destroy_vdevice)(1, 0, id), DCMI_OK);
+  EXPECT_EQ(CALL(dcmi_set_destroy_vdevice)(1, 0, 100), DCMI_ERR_CODE_INVALID_PARAMETER);
 
   EXPECT_EQ(machine.tool({"fault", "--kind", "error", "--card", "2", "--value", "2149974016"}).code, 0);
   unsigned health = 0;

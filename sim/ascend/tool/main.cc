@@ -29,6 +29,8 @@ constexpr const char* kHelp =
     "usage: ascendsim create  --config cards.yaml (--root DIR | --dev DIR)   make the machine's files\n"
     "       ascendsim show    (--root DIR | --dev DIR)                       cards, memory, processes, load\n"
     "       ascendsim fault   (--root DIR | --dev DIR) --kind KIND [--card PHYSICAL ID] [--value N]\n"
+    "       ascendsim vnpu    (--root DIR | --dev DIR) --card PHYSICAL ID (--template NAME | --destroy ID)   cuts an "
+    "NPU\n"
     "       ascendsim destroy (--root DIR | --dev DIR)                       remove the files\n"
     "kinds: init (dcmi_init fails with value, -8012), lost, hang, health (value: 1 to 3), error (value: the code, and\n"
     "       health 2), ecc (value: how many double-bit errors), clear (card: its faults; without --card: also init)\n";
@@ -92,6 +94,10 @@ void show_card(Card& card, const Npu& npu) {
               static_cast<unsigned long long>(config.memory_bytes >> 20U),
               nvsim::busy_percent(card.state().schedule.buckets, lock.now(), 1'000'000'000), npu.health,
               card.state().faults.lost != 0 ? "  LOST" : "", card.state().faults.hang != 0 ? "  HANGS" : "");
+  for (const Vnpu& one : npu.vnpus) {
+    if (one.id == 0) continue;
+    std::printf("  vnpu %u  %s  %u AI cores  %u MiB\n", one.id, one.template_name, one.ai_cores, one.memory_mib);
+  }
   for (std::uint64_t left = card.state().used_mask; left != 0; left &= left - 1) {
     const int index = std::countr_zero(left);
     const nvsim::ProcessSlot& slot = card.state().slots[index];
@@ -184,9 +190,61 @@ int fault(const Options& options) {
   return touched > 0 ? 0 : fail("no such NPU in " + folder);
 }
 
+// As npu-smi set -t create-vnpu and destroy-vnpu.
+int vnpu(const Options& options) {
+  const std::string folder = folder_of(options);
+  nvsim::SharedFile control;
+  if (!open_control(folder, control)) {
+    return fail(folder + " holds no machine");
+  }
+  auto& machine = *static_cast<NpuMachine*>(control.data());
+  const std::int64_t physical = number_of(options, "card").value_or(-1);
+  const auto card = physical < 0 ? nullptr : Card::open(folder, static_cast<int>(physical), kNames);
+  if (card == nullptr) {
+    return fail("vnpu needs --card with the NPU's physical id", kUsage);
+  }
+  Npu& npu = machine.npus[physical];
+  const Card::Lock lock(*card);
+  if (const auto id = number_of(options, "destroy")) {
+    if (!drop_vnpu(npu, static_cast<std::uint32_t>(*id))) {
+      return fail("the NPU has no such vNPU");
+    }
+    std::error_code error;
+    std::filesystem::remove(vnpu_node(folder, static_cast<std::uint32_t>(*id)), error);
+    return 0;
+  }
+  const auto name = options.values.find("template");
+  if (name == options.values.end()) {
+    return fail("vnpu needs --template vir05_1c_8g, or --destroy 100", kUsage);
+  }
+  Vnpu made{};
+  switch (make_vnpu(machine, {card.get(), &npu}, name->second, made)) {
+    case Cut::kNoTemplate:
+      return fail("the NPU has no template '" + name->second + "'");
+    case Cut::kFull:
+      return fail("the NPU has no room for '" + name->second + "'");
+    case Cut::kNotSupported:
+      return fail("NPUs of a super node are not cut");
+    case Cut::kMade:
+      break;
+  }
+  const int descriptor = ::open(vnpu_node(folder, made.id).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor >= 0) ::close(descriptor);
+  std::printf("%u\n", made.id);
+  return 0;
+}
+
 int destroy(const Options& options) {
   const std::string folder = folder_of(options);
   std::error_code error;
+  nvsim::SharedFile control;
+  if (open_control(folder, control)) {
+    for (const Npu& npu : static_cast<NpuMachine*>(control.data())->npus) {
+      for (const Vnpu& one : npu.vnpus) {
+        if (one.id != 0) std::filesystem::remove(vnpu_node(folder, one.id), error);
+      }
+    }
+  }
   for (std::uint32_t physical = 0; physical < nvsim::kMaxCards; ++physical) {
     std::filesystem::remove(card_file(folder, physical), error);
   }
@@ -204,6 +262,7 @@ int main(int count, char** arguments) {
   if (options && options->verb == "create") return ascendsim::create(*options);
   if (options && options->verb == "show") return ascendsim::show(*options);
   if (options && options->verb == "fault") return ascendsim::fault(*options);
+  if (options && options->verb == "vnpu") return ascendsim::vnpu(*options);
   if (options && options->verb == "destroy") return ascendsim::destroy(*options);
   std::cerr << ascendsim::kHelp;
   return nvsim::tool::kUsage;

@@ -32,7 +32,7 @@ inline std::optional<Options> parse(int count, char** arguments) {
   for (int index = 2; index + 1 < count; index += 2) {
     const std::string key = arguments[index];
     if (key != "--config" && key != "--root" && key != "--dev" && key != "--card" && key != "--kind" &&
-        key != "--value") {
+        key != "--value" && key != "--template" && key != "--destroy") {
       return std::nullopt;
     }
     options.values[key.substr(2)] = arguments[index + 1];

@@ -43,8 +43,10 @@ Result<Injection> common_injection(const InjectionOptions& options) {
 
 Result<Injection> card_injection(const InjectionOptions& options, const Card& card) {
   Injection injection;
-  const std::string node = fmt::format("/dev/davinci{}", card.minor);
-  HEDDLE_CHECK_OK(add_node(options, node, node, injection));
+  const int64_t vnpu = card.partition.gpu_instance;
+  const std::string node = fmt::format("/dev/davinci{}", vnpu >= 0 ? vnpu : card.minor);
+  // A vNPU has a node of its own, which the runtime in the container looks for among those of NPUs.
+  HEDDLE_CHECK_OK(add_node(options, vnpu >= 0 ? fmt::format("/dev/vdavinci{}", vnpu) : node, node, injection));
   return injection;
 }
 

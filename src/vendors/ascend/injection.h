@@ -8,6 +8,7 @@ namespace heddle::vendors::ascend {
 // Control nodes, the driver's libraries, npu-smi. Errors: kNotFound when there is no davinci_manager.
 Result<Injection> common_injection(const InjectionOptions& options);
 
+// The node of an NPU, or of a vNPU (partition.gpu_instance is its id).
 Result<Injection> card_injection(const InjectionOptions& options, const Card& card);
 
 }  // namespace heddle::vendors::ascend

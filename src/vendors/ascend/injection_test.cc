@@ -79,5 +79,20 @@ TEST_F(AscendInjection, TheVendorsOwnRuntimeIsToldTheGrantedOnesOnly) {
   EXPECT_EQ(visible_cards("ascend", {a, b}, Spread::kEverywhere), (Environment{{"ASCEND_VISIBLE_DEVICES", "1,6"}}));
 }
 
+TEST_F(AscendInjection, AVnpuHasTheNodeOfItsIdUnderTheNameOfAnNpu) {
+  touch("/dev/vdavinci101");
+  Card vnpu;
+  vnpu.minor = 3;
+  vnpu.partition = {"parent", "vir05_1c_8g", 101, 101, 0};
+  const auto one = card_injection("ascend", options_, vnpu);
+  ASSERT_TRUE(one);
+  EXPECT_EQ(one->mounts.at(0).host_path, root_ + "/dev/vdavinci101");
+  EXPECT_EQ(one->mounts.at(0).container_path, "/dev/davinci101");
+  EXPECT_EQ(visible_cards("ascend", {vnpu}, Spread::kEverywhere),
+            (Environment{{"ASCEND_VISIBLE_DEVICES", "101"}, {"ASCEND_RUNTIME_OPTIONS", "VIRTUAL"}}));
+  vnpu.partition.gpu_instance = 102;
+  EXPECT_EQ(card_injection("ascend", options_, vnpu).error().code, Code::kNotFound) << "it was destroyed";
+}
+
 }  // namespace
 }  // namespace heddle::vendors

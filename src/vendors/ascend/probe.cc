@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <utility>
@@ -27,6 +28,7 @@ constexpr size_t kMaxProcesses = 8192;
 constexpr unsigned kNoDevice = 0xFFFFFFFF;
 constexpr unsigned kMajorAlarm = 2;  // 1 is a warning, which the NPU works on with
 constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int64_t kMostMib = int64_t{1} << 24;  // of a vNPU
 
 template <size_t Size>
 std::string text_of(const unsigned char (&bytes)[Size]) {
@@ -43,11 +45,15 @@ int call(Function function, Arguments... arguments) {
   return function == nullptr ? DCMI_ERR_CODE_NOT_SUPPORT : function(arguments...);
 }
 
+// An NPU, or a vNPU that was cut off it.
 struct Handle {
   std::string uuid;
   int card = 0;
   int device = 0;
   int logic = 0;
+  bool cut = false;  // it has vNPUs
+  PartitionPlace place = {};
+  int64_t memory_bytes = 0;  // of a vNPU
 };
 
 struct Verdict {
@@ -72,6 +78,7 @@ struct Probe::Impl {
   void enumerate();
   void enumerate_card(int card);
   [[nodiscard]] int devices_of(int card) const;
+  void add_vnpus(Handle npu);
   [[nodiscard]] Result<Handle> identify(int card, int device) const;
   [[nodiscard]] Result<Card> describe(const Handle& handle) const;
   void describe_place(const Handle& handle, Card& card) const;
@@ -149,8 +156,37 @@ void Probe::Impl::enumerate_card(int card) {
     } else if (std::ranges::find(handles, handle->uuid, &Handle::uuid) != handles.end()) {
       skipped.push_back(fmt::format("card {} device {}: {} is the id of another NPU", card, device, handle->uuid));
     } else {
-      handles.push_back(*std::move(handle));
+      add_vnpus(*std::move(handle));
     }
+  }
+}
+
+// The NPU, and behind it the vNPUs that it has. Drivers and chips that know none do not answer.
+void Probe::Impl::add_vnpus(Handle npu) {
+  dcmi_soc_total_resource all{};
+  auto size = static_cast<unsigned>(sizeof(all));
+  const int code = call(api().device_info, npu.card, npu.device, DCMI_MAIN_CMD_VDEV_MNG,
+                        DCMI_VMNG_SUB_CMD_GET_TOTAL_RESOURCE, static_cast<void*>(&all), &size);
+  const size_t count = code == DCMI_OK ? std::min(all.vdev_num, unsigned{DCMI_SOC_SPLIT_MAX}) : 0;
+  npu.cut = count > 0;
+  handles.push_back(npu);
+  for (size_t i = 0; i < count; ++i) {
+    dcmi_vdev_query_stru one{};
+    one.vdev_id = all.vdev_id[i];
+    size = sizeof(one);
+    const int answer = call(api().device_info, npu.card, npu.device, DCMI_MAIN_CMD_VDEV_MNG,
+                            DCMI_VMNG_SUB_CMD_GET_VDEV_RESOURCE, static_cast<void*>(&one), &size);
+    const std::string name(one.query_info.name, strnlen(one.query_info.name, sizeof(one.query_info.name)));
+    const auto mib = static_cast<int64_t>(one.query_info.computing.memory_size);
+    if (answer != DCMI_OK || !name.starts_with("vir") || mib <= 0 || mib > kMostMib) {
+      skipped.push_back(fmt::format("card {} device {} vNPU {}: error {}, template '{}', {} MiB", npu.card, npu.device,
+                                    all.vdev_id[i], answer, name.starts_with("vir") ? name : "", mib));
+      continue;
+    }
+    Handle vnpu{fmt::format("{}-vnpu-{}", npu.uuid, all.vdev_id[i]), npu.card, npu.device, npu.logic};
+    vnpu.place = {npu.uuid, name, all.vdev_id[i], all.vdev_id[i], 0};
+    vnpu.memory_bytes = mib * kMiB;
+    handles.push_back(std::move(vnpu));
   }
 }
 
@@ -165,7 +201,7 @@ void Probe::Impl::enumerate() {
     return;
   }
   for (int i = 0; i < count; ++i) enumerate_card(cards[static_cast<size_t>(i)]);
-  std::ranges::sort(handles, {}, &Handle::logic);
+  std::ranges::stable_sort(handles, {}, &Handle::logic);
 }
 
 std::pair<int64_t, int64_t> Probe::Impl::memory(const Handle& handle) const {
@@ -233,7 +269,9 @@ Result<Card> Probe::Impl::describe(const Handle& handle) const {
     card.model = text_of(older.chip_name);
   }
   if (card.model.empty()) return fail(Code::kUnavailable, handle.uuid + " has no chip name");
-  card.memory_bytes = memory(handle).first;
+  card.partitioned = handle.cut;
+  card.partition = handle.place;
+  card.memory_bytes = card.is_partition() ? handle.memory_bytes : memory(handle).first;
   if (card.memory_bytes <= 0) return fail(Code::kUnavailable, handle.uuid + " has no memory size");
   describe_place(handle, card);
   const Verdict health = verdict(handle);
@@ -294,6 +332,14 @@ StatusReport Probe::status() {
   for (const Handle& handle : impl_->handles) {
     CardStatus status;
     status.uuid = handle.uuid;
+    const Verdict health = impl_->verdict(handle);
+    status.healthy = health.healthy;
+    status.health_message = health.message;
+    // DCMI has an account of the NPU alone, not of which vNPU a process is on.
+    if (!handle.place.parent_uuid.empty()) {
+      report.cards.push_back(std::move(status));
+      continue;
+    }
     status.memory_used_bytes = impl_->memory(handle).second;
     unsigned percent = 0;
     if (call(impl_->api().utilization, handle.card, handle.device, DCMI_UTILIZATION_RATE_AICORE, &percent) == DCMI_OK) {
@@ -304,10 +350,7 @@ StatusReport Probe::status() {
       status.temperature_celsius = value;
     if (call(impl_->api().power, handle.card, handle.device, &value) == DCMI_OK)
       status.power_milliwatts = int64_t{value} * 100;
-    status.processes = impl_->processes(handle);
-    const Verdict health = impl_->verdict(handle);
-    status.healthy = health.healthy;
-    status.health_message = health.message;
+    if (!handle.cut) status.processes = impl_->processes(handle);
     report.cards.push_back(std::move(status));
     if (auto event = impl_->new_ecc_errors(handle)) report.events.push_back(*std::move(event));
   }

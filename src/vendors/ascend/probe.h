@@ -21,7 +21,8 @@ class Probe {
   ~Probe();
 
   // A card is one NPU (chip): index is the driver's logic id, minor the physical id that names the device node, uuid
-  // the id of the V die.
+  // the id of the V die. A vNPU that exists is a partition behind its NPU: index and minor are the NPU's, profile is
+  // the template, start and gpu_instance are the vNPU's id, which names its device node. DCMI tells no use of a vNPU.
   Inventory discover();
   StatusReport status();
 

@@ -84,6 +84,36 @@ TEST(AscendProbe, DescribesWhatTheDriverHasAndFollowsItsHealth) {
   EXPECT_EQ(probe.status().cards[0].health_message, "the NPU is lost");
   machine.tool("fault --kind clear");
   EXPECT_TRUE(probe.status().cards[0].healthy);
+
+  // vNPUs that an administrator made, each behind its NPU.
+  machine.tool("vnpu --card 2 --template vir05_1c_8g");
+  machine.tool("vnpu --card 2 --template vir10_3c_16g");
+  machine.tool("vnpu --card 3 --template vir01");
+  const Inventory cut = probe.discover();
+  ASSERT_THAT(cut.cards, SizeIs(7));
+  EXPECT_THAT(cut.skipped, IsEmpty());
+  EXPECT_FALSE(cut.cards[1].partitioned);
+  EXPECT_TRUE(cut.cards[2].partitioned);
+  const Card& vnpu = cut.cards[4];
+  EXPECT_EQ(vnpu.uuid, cut.cards[2].uuid + "-vnpu-101");
+  EXPECT_EQ(vnpu.model, "910B4");
+  EXPECT_EQ(vnpu.minor, 2);
+  EXPECT_EQ(vnpu.memory_bytes, 16 * kGiB);
+  EXPECT_FALSE(vnpu.partitioned);
+  EXPECT_EQ(vnpu.partition.parent_uuid, cut.cards[2].uuid);
+  EXPECT_EQ(vnpu.partition.profile, "vir10_3c_16g");
+  EXPECT_EQ(vnpu.partition.start, 101);
+  EXPECT_EQ(vnpu.partition.gpu_instance, 101);
+  EXPECT_EQ(cut.cards[6].partition.profile, "vir01");
+  EXPECT_EQ(cut.cards[6].memory_bytes, 3 * kGiB);
+  machine.tool("fault --kind error --value 2149974016 --card 2");
+  const StatusReport of_cut = probe.status();
+  ASSERT_THAT(of_cut.cards, SizeIs(7));
+  EXPECT_FALSE(of_cut.cards[4].healthy) << "what befalls an NPU befalls its vNPUs";
+  EXPECT_TRUE(of_cut.cards[6].healthy);
+  machine.tool("vnpu --card 3 --destroy 102");
+  EXPECT_THAT(probe.discover().cards, SizeIs(6));
+  machine.tool("fault --kind clear");
 }
 
 TEST(AscendProbe, AMachineWithoutTheDriverIsNoFault) {
