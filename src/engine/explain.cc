@@ -272,6 +272,7 @@ class Explainer {
   // The node with the fewest devices that would take it if it were there once more, and empty. Nothing for a pod that
   // is tied to nodes by their names.
   [[nodiscard]] std::optional<NodeNeed> need() const {
+    if (placement_.request.pod == nullptr) return std::nullopt;  // of one machine
     const model::Pod& pod = *placement_.request.pod;
     const bool tied = placement_.request.pinned_node || pod.node_selector.contains("kubernetes.io/hostname") ||
                       (pod.required_node_affinity &&
