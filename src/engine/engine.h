@@ -86,7 +86,7 @@ struct NodeNeed {
   friend bool operator==(const NodeNeed&, const NodeNeed&) = default;
 };
 Reason needs_node(const NodeNeed& need);  // "NeedsNode", in words
-struct Waiting {  // would fit if running work ended
+struct Waiting {                          // would fit if running work ended
   std::vector<Reason> reasons;
   std::optional<NodeNeed> needs = {};  // where devices or plain resources are short; told as the reason NeedsNode
 };

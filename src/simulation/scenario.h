@@ -64,9 +64,9 @@ struct SimulatedWorkload {
   std::map<std::string, std::string> node_selector;
   std::string required;  // topology levels; empty: none
   std::string preferred;
-  bool never_preempts = false;  // preemptionPolicy: Never
-  int64_t segment_size = 0;   // members; 0: none
-  std::string segment_level;  // with a size
+  bool never_preempts = false;   // preemptionPolicy: Never
+  int64_t segment_size = 0;      // members; 0: none
+  std::string segment_level;     // with a size
   std::string reservation = {};  // runs inside this one only
 };
 

@@ -27,7 +27,7 @@ struct UpOptions {
   // The queues from now on, as JSON objects, none for no queues; nothing: as the ledger has them.
   std::optional<std::vector<std::string>> queues = {};
   Duration eviction_grace = Duration::seconds(30);  // of a job that gives way, between SIGTERM and SIGKILL
-  std::string ascend_guard_library = {};  // libheddle_guard_ascend.so
+  std::string ascend_guard_library = {};            // libheddle_guard_ascend.so
 };
 
 inline constexpr uint16_t kDefaultPagePort = 7433;
