@@ -211,7 +211,7 @@ TEST(PlanTest, ASegmentLiesInOneDomain) {
   const auto member = [](const std::string& name, const std::string& size) {
     return pod_yaml(name, "nvidia.com/gpu: 1", "",
                     ", labels: {heddle.dev/gang: g, heddle.dev/gang-size: '2', heddle.dev/gang-segment-size: '" + size +
-                        "', heddle.dev/gang-segment-topology: node}");
+                        "', heddle.dev/gang-segment-topology: node}, creationTimestamp: '2026-01-02T00:00:00Z'");
   };
   Plan plan = plan_of(std::string(kFleet) + member("a", "2") + member("b", "2"));
   EXPECT_THAT(placed(plan), ElementsAre("a on n1: gpu-0", "b on n1: gpu-1"));

@@ -195,7 +195,7 @@ class Daemon {
   void note_claim(const Job& job);
   void hold_cards(int64_t id, const model::Allocation& where);
   // Where it would go if these had gone, and whether quota would let it; by the keys of the queues.
-  std::optional<model::Allocation> room_without(const Job& job, const std::vector<std::string>& gone);
+  std::optional<model::Allocation> room_without(const Job& job, const std::vector<std::string>& gone, Time now);
   std::vector<int64_t> held_back(const std::map<int64_t, std::vector<engine::Reason>>& tried, Time now) const;
   Result<void> plan_evictions(const std::vector<int64_t>& without_room, Time now);
   Result<bool> plan_eviction(Job& job, Time now);

@@ -24,14 +24,14 @@ constexpr Duration kInVain = Duration::seconds(600);
 // Whether one job has room when others have gone.
 class Daemon::Room final : public queueing::FitOracle {
  public:
-  Room(Daemon& daemon, const Job& job) : daemon_(daemon), job_(job) {}
+  Room(Daemon& daemon, const Job& job, Time now) : daemon_(daemon), job_(job), now_(now) {}
   [[nodiscard]] bool single_site() const override { return true; }
   // A search that fails counts as no room.
   [[nodiscard]] bool fits(const std::string& /*site*/, const std::vector<const queueing::Victim*>& gone) override {
     std::vector<std::string> keys;
     keys.reserve(gone.size());
     for (const queueing::Victim* victim : gone) keys.push_back(victim->id);
-    return daemon_.room_without(job_, keys).has_value();
+    return daemon_.room_without(job_, keys, now_).has_value();
   }
   [[nodiscard]] std::optional<std::string> room_now() override {
     return fits({}, {}) ? std::optional<std::string>(JobQueues::kHere) : std::nullopt;
@@ -40,9 +40,10 @@ class Daemon::Room final : public queueing::FitOracle {
  private:
   Daemon& daemon_;
   const Job& job_;
+  Time now_;  // that of the turn: the queues' time does not go on in the middle of it
 };
 
-std::optional<model::Allocation> Daemon::room_without(const Job& job, const std::vector<std::string>& gone) {
+std::optional<model::Allocation> Daemon::room_without(const Job& job, const std::vector<std::string>& gone, Time now) {
   auto spec = claim_spec(job.request, machine_.cards);
   if (!spec) return std::nullopt;
   const model::ClaimSpec asked = *spec;
@@ -54,7 +55,6 @@ std::optional<model::Allocation> Daemon::room_without(const Job& job, const std:
     state_.remove_claim(other->uid);
   }
   std::optional<model::Allocation> room;
-  const Time now = queues_->at_least(clock_.now());
   for (int kinds = 0; kinds <= kMostModels; ++kinds) {
     Try found = place_beside_others(job, *spec, ids);
     if (!found.allocation) break;
@@ -97,10 +97,10 @@ Result<bool> Daemon::plan_eviction(Job& job, Time now) {
   for (const Job& other : jobs_) {
     if (other.state == JobState::kGranted) starting.insert(JobQueues::key_of(other.id));
   }
-  Room room(*this, job);
+  Room room(*this, job, now);
   const auto eviction = queues_->plan(job, now, room, starting);
   if (!eviction) return false;
-  const auto where = room_without(job, eviction->victims);
+  const auto where = room_without(job, eviction->victims, now);
   if (!where) return false;
   HEDDLE_CHECK_OK(begin_eviction(job, *eviction, now));
   hold_cards(job.id, *where);
@@ -166,7 +166,7 @@ void Daemon::hold_again() {
   for (const auto& [by, those] : victims) {
     const Job* job = live(by);
     if (job == nullptr || job->state != JobState::kWaiting) continue;
-    const auto where = room_without(*job, those);
+    const auto where = room_without(*job, those, now);
     if (!where) continue;
     queues_->begin_eviction({JobQueues::key_of(by), JobQueues::kHere, those}, now);
     hold_cards(by, *where);

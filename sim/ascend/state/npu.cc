@@ -37,7 +37,10 @@ bool read_template(std::string_view name, const nvsim::CardConfig& card, Vnpu& v
   const auto total = static_cast<std::uint32_t>(card.memory_bytes >> 20U);
   vnpu.ai_cpus = 1;
   vnpu.memory_mib = total * vnpu.ai_cores / card.sms;
-  while (name.starts_with("_") && name.size() > 1) {
+  while (!name.empty()) {
+    if (!name.starts_with("_") || name.size() == 1) {
+      return false;
+    }
     name.remove_prefix(1);
     const std::uint32_t value = take_number(name);
     if (value == 0) {
