@@ -105,13 +105,15 @@ def test_every_write_of_an_eviction_survives_a_kill(tmp_path):
                 eventually(lambda: mark.exists(), "the first run")
             owner = heddle.start("--queue", "owner", "--name", "owner", "--", "/bin/sh", "-c", f"echo x >> {own}")
             eventually(lambda: back() and owner.poll() is not None, "the owner's end")
-            if owner.poll() == 3 and not own.exists():
+            again = owner.poll() == 3 and not own.exists()
+            if again:  # room may have been made for the first one already: then the guest gives way a second time
                 heddle.call("run", "--queue", "owner", "--", "/bin/sh", "-c", f"echo x >> {own}", check=0)
             eventually(lambda: back() and guest.poll() is not None, "the guest's end")
             eventually(lambda: back() and heddle.jobs() == {} and heddle.status() is not None, "an empty queue")
             crashed = not alive(daemon)
             assert guest.returncode == 0, (point, guest.stderr.read())
-            assert mark.read_text() == "x\nx\n", f"point {point}: what gave way began anew once"
+            runs = [2, 3] if again else [2]
+            assert mark.read_text() in ["x\n" * count for count in runs], f"point {point}: what gave way began anew once"
             assert own.read_text() == "x\n", f"point {point}: what took its place ran once"
             assert heddle.check_books()["cards"][0]["grantedBytes"] == 0
             assert list(pathlib.Path(heddle.folder, "claims").iterdir()) == [], f"point {point}: no folder is left"
