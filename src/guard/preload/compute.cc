@@ -506,7 +506,6 @@ Ticket admit(int rule, const Launch& launch) {
   const Lock lock(device.lock);
   int64_t now = now_ns();
   const int64_t asked = now;
-  say_it_asks(rule, device, now);
   close_older(device, now, kSegmentAge);
   if (now - device.last_poll >= kPoll) settle(device, rule, now);
   Estimate* known = nullptr;  // others may take its place while the lock is given back
@@ -514,6 +513,7 @@ Ticket admit(int rule, const Launch& launch) {
     known = &estimate_of(device, launch.key);
     const Verdict verdict = judge(device, rule, *known, now);
     if (verdict.admitted) break;
+    say_it_asks(rule, device, now);
     close_older(device, now, 0);
     const int64_t longest = device.outstanding > 0 ? kPoll : kAskAgain;
     const int64_t wait = verdict.wait < longest ? verdict.wait : longest;
@@ -521,28 +521,28 @@ Ticket admit(int rule, const Launch& launch) {
     sleep_ns(wait);
     pthread_mutex_lock(&device.lock);
     now = now_ns();
-    say_it_asks(rule, device, now);
     settle(device, rule, now);
   }
-  if (now != asked) {
-    if (heddle_guard_slot* slot = own_slot()) {
-      __atomic_fetch_add(&slot->throttled_ns, static_cast<uint64_t>(now - asked), __ATOMIC_RELAXED);
-    }
+  if (heddle_guard_slot* slot = now != asked ? own_slot() : nullptr) {
+    __atomic_fetch_add(&slot->throttled_ns, static_cast<uint64_t>(now - asked), __ATOMIC_RELAXED);
   }
   rebase_if_due(device, launch, now);
   const Estimate estimate = *known;
   Segment* segment = place_launch(device, launch, estimate, now);
   const double charged = concurrency(device) * estimate.cost;
   advance_clock(rule, now - config().burst_ns, charged / share_of(rule, now));
-  if (segment == nullptr) return {0, 0, 0, 0};
-  device.outstanding += charged;
-  segment->charged += charged;
-  segment->cost += estimate.cost;
-  ++segment->launches;
-  ++segment->in_flight;
-  publish_outstanding(rule, device);
+  Ticket ticket{0, 0, 0, 0};
+  if (segment != nullptr) {
+    device.outstanding += charged;
+    segment->charged += charged;
+    segment->cost += estimate.cost;
+    ++segment->launches;
+    ++segment->in_flight;
+    publish_outstanding(rule, device);
+    ticket = {rule + 1, static_cast<uint32_t>(segment - device.segments), charged, estimate.cost};
+  }
   say_it_asks(rule, device, now);
-  return {rule + 1, static_cast<uint32_t>(segment - device.segments), charged, estimate.cost};
+  return ticket;
 }
 
 void after_launch(const Ticket& ticket, bool launched) {
