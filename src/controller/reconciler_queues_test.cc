@@ -39,6 +39,16 @@ class ReconcilerQueuesTest : public ClusterTest {
     cluster.clock.advance(Duration::seconds(1));
     cluster.create_queued_pod(name, queue, limits, spec);
   }
+  // Runs on n1 with three processors and no devices, outside of all queues.
+  void put_plain_pod() {
+    cluster.api.put_pod(
+        {{"metadata", {{"name", "plain"}, {"namespace", "default"}}},
+         {"spec",
+          {{"nodeName", "n1"},
+           {"priority", 0},
+           {"containers", Json::array({{{"name", "c"}, {"resources", {{"requests", {{"cpu", "3"}}}}}}})}}},
+         {"status", {{"phase", "Running"}}}});
+  }
   // Two queues of two guaranteed cards on a node of four, all of them used by b.
   void borrow() { borrow_in(cluster); }
   static void borrow_in(FakeCluster& cluster) {
@@ -214,13 +224,7 @@ TEST_F(ReconcilerQueuesTest, APreemptorThatGoesAwayLeavesItsVictimsAlone) {
 TEST_F(ReconcilerQueuesTest, PodsWithoutDevicesGiveWayToHigherPriority) {
   cluster.add_node("n1", 1, 81920, "4");
   cluster.api.put_queue("a", leaf({quota("guaranteed", 1)}));
-  Json plain{{"metadata", {{"name", "plain"}, {"namespace", "default"}}},
-             {"spec",
-              {{"nodeName", "n1"},
-               {"priority", 0},
-               {"containers", Json::array({{{"name", "c"}, {"resources", {{"requests", {{"cpu", "3"}}}}}}})}}},
-             {"status", {{"phase", "Running"}}}};
-  cluster.api.put_pod(plain);
+  put_plain_pod();
   start();
   submit("low", "a", Json{{"nvidia.com/gpu", "1"}, {"cpu", "2"}});
   cluster.run();
@@ -235,13 +239,7 @@ TEST_F(ReconcilerQueuesTest, PodsWithoutDevicesGiveWayToHigherPriority) {
 TEST_F(ReconcilerQueuesTest, OneThatNeverPreemptsEvictsNobodyOfItsQueueNorOutsideOfQueues) {
   cluster.add_node("n1", 2, 81920, "4");
   cluster.api.put_queue("a", leaf({quota("guaranteed", 2)}));
-  Json plain{{"metadata", {{"name", "plain"}, {"namespace", "default"}}},
-             {"spec",
-              {{"nodeName", "n1"},
-               {"priority", 0},
-               {"containers", Json::array({{{"name", "c"}, {"resources", {{"requests", {{"cpu", "3"}}}}}}})}}},
-             {"status", {{"phase", "Running"}}}};
-  cluster.api.put_pod(plain);
+  put_plain_pod();
   start();
   submit("low", "a", cards(2));
   cluster.run();

@@ -43,18 +43,10 @@ class InterferenceTest : public testing::TestWithParam<PlacementPolicy> {
   }
 
   void hold(const std::string& node, int card, const Share& share) {
-    model::DeviceResult result;
-    result.request = "gpu";
-    result.driver = test::kDriver;
-    result.pool = node + "/nvidia";
-    result.device = "gpu-" + std::to_string(card);
-    result.share_id = "held-" + std::to_string(++claims_);
-    result.consumed_capacity = {{"memory", Quantity::bytes(share.milli * kMiB)},
-                                {"cores", Quantity::from_int(share.cores)}};
-    model::Allocation allocation;
-    allocation.results.push_back(result);
-    if (share.gives_way) allocation.config.push_back({.from_class = false, .config = low_priority()});
-    state_.upsert_claim(test::granted({"ns/" + result.share_id, result.share_id, {}}, allocation));
+    std::vector<model::AllocatedConfig> config;
+    if (share.gives_way) config.push_back({.from_class = false, .config = low_priority()});
+    state_.upsert_claim(
+        test::held("held-" + std::to_string(++claims_), node, card, share.milli * kMiB, share.cores, config));
   }
 
   PlacementRequest request(const Share& share, int64_t count = 1) {

@@ -57,19 +57,8 @@ class PackingTest : public testing::Test {
   }
   std::string grant(const Ask& ask) { return grant(request(ask)); }
 
-  // Takes so much of a card, whatever a policy would do.
   void hold(const std::string& node, int card, int milli) {
-    model::DeviceResult result;
-    result.request = "gpu";
-    result.driver = test::kDriver;
-    result.pool = node + "/nvidia";
-    result.device = "gpu-" + std::to_string(card);
-    result.share_id = "held-" + std::to_string(++claims_);
-    result.consumed_capacity = {{"memory", Quantity::bytes(milli * kMiB)}, {"cores", test::quantity("0")}};
-    model::Allocation allocation;
-    allocation.results.push_back(result);
-    state_.upsert_claim(
-        test::granted({.key = "ns/" + result.share_id, .uid = result.share_id, .spec = {}}, allocation));
+    state_.upsert_claim(test::held("held-" + std::to_string(++claims_), node, card, milli * kMiB));
   }
 
   State state_;

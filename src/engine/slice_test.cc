@@ -7,7 +7,7 @@
 
 #include <set>
 
-#include "engine/test_fleet.h"
+#include "engine/test_gangs.h"
 
 namespace heddle::engine {
 namespace {
@@ -15,10 +15,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class SliceTest : public ::testing::Test {
+class SliceTest : public test::GangFleet {
  protected:
-  SliceTest() { state_.upsert_class(test::make_class()); }
-
   // Hosts of 2x2x1 chips.
   void add_torus(const std::string& name, int x, int y, int z, bool wraps) {
     for (int i = 0; i < x * y * z; ++i) {
@@ -48,24 +46,6 @@ class SliceTest : public ::testing::Test {
     return request;
   }
 
-  GangOutcome place(const GangRequest& request) {
-    auto outcome = place_gang(state_, default_topology(), request, random_);
-    EXPECT_TRUE(outcome.has_value()) << outcome.error().text();
-    return outcome ? *std::move(outcome) : GangOutcome(Waiting{});
-  }
-
-  // The nodes in rank order; empty: it waits.
-  std::vector<std::string> grant(const GangRequest& request) {
-    const GangOutcome outcome = place(request);
-    std::vector<std::string> nodes;
-    const auto* assigned = std::get_if<GangAssigned>(&outcome);
-    for (size_t i = 0; assigned != nullptr && i < assigned->members.size(); ++i) {
-      nodes.push_back(assigned->members[i]->node);
-      state_.upsert_claim(test::granted(request.members[i].request.claims[0], assigned->members[i]->allocations[0]));
-    }
-    return nodes;
-  }
-
   void take(const std::string& node) {
     GangRequest one = slice("2x2x1", 1, "other-" + node);
     one.required.clear();
@@ -80,9 +60,6 @@ class SliceTest : public ::testing::Test {
     if (const auto* no = std::get_if<Waiting>(&outcome)) return no->reasons.front().message;
     return "it was placed";
   }
-
-  State state_;
-  SeededRandom random_{1};
 };
 
 TEST_F(SliceTest, AllHostsOfOneCuboidInRankOrder) {

@@ -101,4 +101,20 @@ inline model::ResourceClaim granted(const ClaimRequest& request, const model::Al
   return claim;
 }
 
+// Takes so much of a card of make_slice(node), whatever a policy would do.
+inline model::ResourceClaim held(const std::string& id, const std::string& node, int card, int64_t memory_bytes,
+                                 int64_t cores = 0, std::vector<model::AllocatedConfig> config = {}) {
+  model::DeviceResult result;
+  result.request = "gpu";
+  result.driver = kDriver;
+  result.pool = node + "/nvidia";
+  result.device = "gpu-" + std::to_string(card);
+  result.share_id = id;
+  result.consumed_capacity = {{"memory", Quantity::bytes(memory_bytes)}, {"cores", Quantity::from_int(cores)}};
+  model::Allocation allocation;
+  allocation.results.push_back(result);
+  allocation.config = std::move(config);
+  return granted({.key = "ns/" + id, .uid = id, .spec = {}}, allocation);
+}
+
 }  // namespace heddle::engine::test
