@@ -50,6 +50,8 @@ struct AnyObject {
 Result<AnyObject> parse_any(std::string_view json);
 
 // Compact JSON, keys in API order; absent and empty fields are left out as Kubernetes does.
+// "In", "NotIn", ..., as selectors of Kubernetes write it.
+std::string_view operator_name(model::Requirement::Operator op);
 std::string claim_spec_json(const model::ClaimSpec& spec);
 std::string allocation_json(const model::Allocation& allocation);
 // The whole claim object: apiVersion, kind, metadata, spec, and status when it has one. For create, leave uid and

@@ -1,27 +1,9 @@
 #include "base/clock.h"
+#include "codec/codec.h"
 #include "codec/writers.h"
 
 namespace heddle::codec {
 namespace {
-
-std::string_view operator_name(model::Requirement::Operator op) {
-  using Operator = model::Requirement::Operator;
-  switch (op) {
-    case Operator::kIn:
-      return "In";
-    case Operator::kNotIn:
-      return "NotIn";
-    case Operator::kExists:
-      return "Exists";
-    case Operator::kDoesNotExist:
-      return "DoesNotExist";
-    case Operator::kGt:
-      return "Gt";
-    case Operator::kLt:
-      return "Lt";
-  }
-  return "In";
-}
 
 void write_requirement(JsonWriter& out, const model::Requirement& requirement) {
   out.begin_object();
@@ -42,6 +24,25 @@ void write_owner(JsonWriter& out, const model::OwnerReference& owner) {
 }
 
 }  // namespace
+
+std::string_view operator_name(model::Requirement::Operator op) {
+  using Operator = model::Requirement::Operator;
+  switch (op) {
+    case Operator::kIn:
+      return "In";
+    case Operator::kNotIn:
+      return "NotIn";
+    case Operator::kExists:
+      return "Exists";
+    case Operator::kDoesNotExist:
+      return "DoesNotExist";
+    case Operator::kGt:
+      return "Gt";
+    case Operator::kLt:
+      return "Lt";
+  }
+  return "In";
+}
 
 void write_text(JsonWriter& out, std::string_view key, std::string_view value) {
   if (!value.empty()) out.key(key).text(value);

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "codec/codec.h"
 #include "controller/provisioning.h"
 #include "dialects/wire_names.h"
 #include "kube/paths.h"
@@ -14,7 +15,7 @@ using Json = nlohmann::json;
 
 constexpr const char* kMark = "heddle.dev/provisioning";  // on the pods of the template
 constexpr kube::ResourceType kPodTemplates{"v1", "podtemplates"};
-constexpr const char* kPause = "registry.k8s.io/pause:3.10";  // never runs
+constexpr const char* kPause = "pause";  // a template has an image; this one never runs
 
 kube::ResourceType requests_of(std::string_view version) {
   return {version, "provisioningrequests"};
@@ -32,29 +33,10 @@ Json meta_for(const model::Pod& pod) {
            Json::array({{{"apiVersion", "v1"}, {"kind", "Pod"}, {"name", pod.meta.name}, {"uid", pod.meta.uid}}})}};
 }
 
-const char* word(model::Requirement::Operator op) {
-  using Operator = model::Requirement::Operator;
-  switch (op) {
-    case Operator::kIn:
-      return "In";
-    case Operator::kNotIn:
-      return "NotIn";
-    case Operator::kExists:
-      return "Exists";
-    case Operator::kDoesNotExist:
-      return "DoesNotExist";
-    case Operator::kGt:
-      return "Gt";
-    case Operator::kLt:
-      return "Lt";
-  }
-  return "In";
-}
-
 Json expressions(const std::vector<model::Requirement>& requirements) {
   Json out = Json::array();
   for (const model::Requirement& one : requirements) {
-    Json entry{{"key", one.key}, {"operator", word(one.op)}};
+    Json entry{{"key", one.key}, {"operator", codec::operator_name(one.op)}};
     if (!one.values.empty()) entry["values"] = one.values;
     out.push_back(std::move(entry));
   }
