@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "controller/queue_table.h"
+#include "engine/box_rooms.h"
 #include "engine/eviction.h"
 #include "queueing/preemption.h"
 #include "queueing/queueing.h"
@@ -77,12 +78,6 @@ struct PlainVictim {
   std::string uid;
 };
 
-// Of one meter of boxes.
-struct BoxRoom {
-  std::map<std::string, int64_t> available;  // devices by node that nobody holds, or borrowed work as boxes
-  int64_t intact = 0;                        // boxes that they make
-};
-
 struct Queued {
   QueueTable table;
   std::vector<engine::FleetPart> fleet;  // as the tree was built for
@@ -106,7 +101,7 @@ struct Queued {
   std::map<std::string, std::pair<std::string, size_t>> positions;  // work -> queue, position; of the last count
   std::map<std::string, size_t> started;                            // by queue, since then
 
-  std::vector<BoxRoom> rooms;  // by meter
+  engine::BoxRooms rooms;
   bool rooms_stale = true;
 
   int64_t woken_for = 0;  // unix nanoseconds: the next start or end of a reservation

@@ -224,6 +224,7 @@ struct Reconciler::Impl {
 
   // boxes.cc: quota by shape
   void look_at_boxes();
+  [[nodiscard]] queueing::Amounts boxes_kept(const std::string& work);
   [[nodiscard]] std::vector<engine::BoxBudget> boxes_for(const std::string& work);
   void keep_boxes(const PodRecord& record, engine::PlacementRequest& request);
 

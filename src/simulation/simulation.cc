@@ -322,9 +322,11 @@ class Simulation {
     const queueing::Amounts keep = queues_->keep_intact(unit.workload->name);
     if (std::all_of(keep.begin(), keep.end(), [](int64_t boxes) { return boxes == 0; })) return kept;
     if (std::exchange(rooms_stale_, false)) look_at_boxes();
-    if (unit.single() && unit.workload->required.empty())
+    if (unit.placed_alone()) {
       kept.nodes = rooms_.nodes_kept(keep, unit.workload->ask.devices);
-    if (!unit.single() || !unit.workload->required.empty()) kept.boxes = rooms_.budgets(table_.meters(), keep);
+    } else {
+      kept.boxes = rooms_.budgets(table_.meters(), keep);
+    }
     return kept;
   }
 
@@ -348,12 +350,13 @@ class Simulation {
     const std::string key = fmt::format("default/{}-{}", unit.workload->name, member);
     request.claims.push_back({key, key, unit.spec});
     request.held_nodes = closed;
-    request.whole_nodes = kept_for(unit).nodes;
+    if (unit.placed_alone()) request.whole_nodes = kept_for(unit).nodes;
     return request;
   }
 
   [[nodiscard]] engine::GangRequest gang_of(const Unit& unit, const std::set<std::string>& closed) {
     std::vector<engine::PlacementRequest> members;
+    members.reserve(static_cast<size_t>(unit.workload->members));
     for (int64_t i = 0; i < unit.workload->members; ++i) members.push_back(request_of(unit, i, closed));
     engine::GangRequest gang = gang_request(*unit.workload, std::move(members), unit.shape);
     gang.boxes = kept_for(unit).boxes;
@@ -362,7 +365,7 @@ class Simulation {
 
   Result<Answer> ask(const Unit& unit, const std::set<std::string>& closed) {
     ++decisions_;
-    if (unit.single() && unit.workload->required.empty()) {
+    if (unit.placed_alone()) {
       auto outcome = state_.place(request_of(unit, 0, closed), random_);
       if (!outcome) return unclear(outcome.error());
       if (auto* assigned = std::get_if<engine::Assigned>(&*outcome)) return Answer(Spots{{std::move(*assigned)}});
@@ -518,7 +521,7 @@ class Simulation {
     closed.merge(engine::nodes_of_refused_kinds(*queues_, id, parts_, now));
     Hold hold;
     std::optional<queueing::Eviction> eviction;
-    if (unit.single() && unit.workload->required.empty()) {
+    if (unit.placed_alone()) {
       const engine::PlacementRequest request = request_of(unit, 0, closed);
       HEDDLE_TRY(const auto room, engine::RoomWithout::make(state_, request, holdings_));
       eviction = preemptions_->plan(id, now, *room).eviction;

@@ -47,6 +47,8 @@ struct Unit {
   std::vector<engine::Reason> reasons;
 
   [[nodiscard]] bool single() const { return workload->members == 1; }
+  // Placed as a pod, not as a gang.
+  [[nodiscard]] bool placed_alone() const { return single() && workload->required.empty(); }
 };
 
 // Where members would go.
