@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/names.h"
+#include "base/json.h"
 
 namespace heddle::agent {
 namespace {
@@ -77,7 +78,7 @@ std::string cdi_json(const CdiClaim& claim) {
                      {"kind", kCdiKind},
                      {"devices", std::move(devices)},
                      {"containerEdits", std::move(common)}};
-  return spec.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  return dump_json(spec, 2) + "\n";
 }
 
 }  // namespace heddle::agent

@@ -10,6 +10,7 @@
 
 #include "agent/names.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "dra_v1.grpc.pb.h"
 #include "dra_v1beta1.grpc.pb.h"
@@ -58,7 +59,7 @@ class PluginService final : public Service {
     for (size_t i = 0; i < names.size(); ++i) {
       auto& answer = (*response->mutable_claims())[names[i].uid];
       if (!results[i]) {
-        answer.set_error(results[i].error().text());
+        answer.set_error(valid_utf8(results[i].error().text()));
         continue;
       }
       for (const PreparedDevice& device : *results[i]) fill_device(device, *answer.add_devices());
@@ -72,7 +73,7 @@ class PluginService final : public Service {
     const auto results = claims_.unprepare(names);
     for (size_t i = 0; i < names.size(); ++i) {
       auto& answer = (*response->mutable_claims())[names[i].uid];
-      if (!results[i]) answer.set_error(results[i].error().text());
+      if (!results[i]) answer.set_error(valid_utf8(results[i].error().text()));
     }
     return grpc::Status::OK;
   }
@@ -112,7 +113,7 @@ class HealthService final : public Service {
       entry.mutable_device()->set_device_name(device.device);
       entry.set_health(device.healthy ? kHealthy : kUnhealthy);
       entry.set_last_updated_time(device.checked_unix_seconds);
-      entry.set_message(device.message.substr(0, 1024));
+      entry.set_message(cut_text(valid_utf8(device.message), 1024));
     }
     return response;
   }

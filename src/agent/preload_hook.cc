@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/unique_fd.h"
 
 namespace heddle::agent {
@@ -84,7 +85,7 @@ std::string merge_preload(std::string_view guard, std::string_view image) {
 
 Result<ContainerState> parse_state(std::string_view json) {
   try {
-    const auto state = nlohmann::json::parse(json);
+    const auto state = parse_json(json);
     ContainerState result{state.at("id").get<std::string>(), state.at("bundle").get<std::string>()};
     if (!is_file_name(result.id)) return fail(Code::kInvalidArgument, "the container's id is no file name");
     return result;
@@ -96,7 +97,7 @@ Result<ContainerState> parse_state(std::string_view json) {
 Result<std::string> rootfs_of_bundle(const std::string& bundle) {
   HEDDLE_TRY(const std::string text, read_file(bundle + "/config.json"));
   try {
-    const auto path = nlohmann::json::parse(text).at("root").at("path").get<std::string>();
+    const auto path = parse_json(text).at("root").at("path").get<std::string>();
     return path.starts_with('/') ? path : bundle + "/" + path;
   } catch (const nlohmann::json::exception& error) {
     return fail(Code::kInvalidArgument, bundle + "/config.json: " + error.what());

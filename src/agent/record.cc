@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json.h"
+
 namespace heddle::agent {
 namespace {
 
@@ -92,12 +94,12 @@ std::string record_json(const ClaimRecord& record) {
                     {"pods", std::move(pods)},
                     {"guardVersion", record.guard_version},
                     {"bootID", record.boot_id}};
-  return out.dump(-1, ' ', false, json::error_handler_t::replace);
+  return dump_json(out);
 }
 
 Result<ClaimRecord> parse_record(std::string_view text) {
   try {
-    const json in = json::parse(text);
+    const json in = parse_json(text);
     if (in.at("format").get<int>() != kFormat) return fail(Code::kInvalidArgument, "unknown format of a claim record");
     ClaimRecord record;
     in.at("uid").get_to(record.uid);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "agent/names.h"
+#include "base/text.h"
 
 namespace heddle::agent {
 namespace {
@@ -22,30 +23,20 @@ bool is_number(std::string_view text) {
          (text.size() == 1 || text.front() != '0');
 }
 
-// The first bytes of a text that an attribute can hold, without the half of a character.
-std::string cut(const std::string& text) {
-  size_t end = std::min(text.size(), kMaxString);
-  const auto inside = [&](size_t at) {
-    return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
-  };
-  while (end > 0 && inside(end)) --end;
-  return text.substr(0, end);
-}
-
 // "570.86.15" is a semantic version and can be compared in selectors; "550.54.09" is not, and stays text.
 model::AttributeValue version_or_text(const std::string& text) {
   size_t parts = 0;
   std::string_view rest = text;
   while (true) {
     const size_t dot = rest.find('.');
-    if (!is_number(rest.substr(0, dot))) return cut(text);
+    if (!is_number(rest.substr(0, dot))) return cut_text(text, kMaxString);
     ++parts;
     if (dot == std::string_view::npos) break;
     rest.remove_prefix(dot + 1);
   }
   if (parts == 2) return model::Version{text + ".0"};
   if (parts == 3) return model::Version{text};
-  return cut(text);
+  return cut_text(text, kMaxString);
 }
 
 // A taint's value obeys the rules of a label value.
@@ -165,7 +156,7 @@ model::Device make_device(const vendors::Card& card, const std::optional<std::st
   device.name = device_name(card);
   auto& attributes = device.attributes;
   const auto text = [&](const char* name, const std::string& value) {
-    if (!value.empty()) attributes[name] = cut(value);
+    if (!value.empty()) attributes[name] = cut_text(value, kMaxString);
   };
   text("vendor", card.vendor);
   text("kind", card.kind);

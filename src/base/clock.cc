@@ -5,6 +5,8 @@
 #include <ctime>
 #include <optional>
 
+#include "base/text.h"
+
 namespace heddle {
 namespace {
 
@@ -161,7 +163,7 @@ std::string format_rfc3339_micro(Time time) {
 
 Result<Time> parse_rfc3339(std::string_view text) {
   if (const auto time = parse_time(text)) return *time;
-  return fail(Code::kInvalidArgument, "\"" + std::string(text.substr(0, 64)) +
+  return fail(Code::kInvalidArgument, "\"" + cut_text(text, 64) +
                                           "\" is not a time in RFC 3339, such as 2026-11-29T18:33:46Z, between 1677 "
                                           "and 2262");
 }

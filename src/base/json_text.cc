@@ -4,28 +4,9 @@
 
 #include <iterator>
 
+#include "base/text.h"
+
 namespace heddle {
-namespace {
-
-// The length of the valid UTF-8 sequence at the front of text, 0 if there is none.
-size_t utf8_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return 1;
-  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  if ((first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) > 0x9f) || (first == 0xf0 && byte(1) < 0x90) ||
-      (first == 0xf4 && byte(1) > 0x8f)) {
-    return 0;
-  }
-  return length;
-}
-
-}  // namespace
-
 void append_json_string(std::string& json, std::string_view text) {
   json.push_back('"');
   while (!text.empty()) {

@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/text.h"
+
 namespace heddle {
 namespace {
 
@@ -275,7 +277,7 @@ Quantity Quantity::from_int(int64_t value, Format format) {
 
 Result<Quantity> Quantity::parse(std::string_view text) {
   const auto wrong = [&](std::string_view what) {
-    return fail(Code::kInvalidArgument, "quantity \"" + std::string(text.substr(0, 64)) + "\": " + std::string(what));
+    return fail(Code::kInvalidArgument, "quantity \"" + cut_text(text, 64) + "\": " + std::string(what));
   };
   if (text.empty()) return wrong("is empty; write a number such as 500m, 2 or 16Gi");
   const auto parts = split(text);

@@ -8,6 +8,7 @@
 
 #include "allocator/allocator.h"
 #include "allocator/node_pools.h"
+#include "base/json.h"
 #include "cli/yaml_json.h"
 #include "codec/codec.h"
 
@@ -39,7 +40,7 @@ std::string name_of(const Json& object) {
 // Reads one object with `parse`; what is wrong names the object.
 template <typename Parse>
 auto read(const Json& object, Parse parse) {
-  auto parsed = parse(object.dump(-1, ' ', false, Json::error_handler_t::replace));
+  auto parsed = parse(dump_json(object));
   if (!parsed) {
     parsed = fail(parsed.error().code, parsed.error().message, name_of(object) + ": " + parsed.error().field);
   }
@@ -89,14 +90,14 @@ Result<void> add(Objects& objects, Json object, int depth) {
 
 Result<Objects> read_objects(const std::string& text) {
   Objects objects;
-  Json whole = Json::parse(text, nullptr, false);
+  Json whole = parse_ordered_json(text);
   if (!whole.is_discarded()) {
     HEDDLE_CHECK_OK(add(objects, std::move(whole), 0));
     return objects;
   }
   HEDDLE_TRY(const auto documents, yaml_to_json(text));
   for (const std::string& document : documents) {
-    HEDDLE_CHECK_OK(add(objects, Json::parse(document, nullptr, false), 0));
+    HEDDLE_CHECK_OK(add(objects, parse_ordered_json(document), 0));
   }
   return objects;
 }
@@ -115,11 +116,11 @@ Result<std::string> list_of(const Objects& objects, const std::vector<size_t>& w
     Json claim = objects.claim_texts[wanted[i]];
     Json& status = claim["status"];
     if (!status.is_object()) status = Json::object();
-    status["allocation"] = Json::parse(codec::allocation_json(allocations[i]), nullptr, false);
+    status["allocation"] = parse_ordered_json(codec::allocation_json(allocations[i]));
     items.push_back(std::move(claim));
   }
   const Json list = {{"apiVersion", "v1"}, {"kind", "List"}, {"items", std::move(items)}};
-  return list.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return dump_json(list);
 }
 
 }  // namespace

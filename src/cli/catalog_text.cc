@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/json.h"
 #include "base/quantity.h"
 #include "catalog/reader.h"
 #include "catalog/requests.h"
@@ -388,7 +389,7 @@ std::string catalog_list(const Catalog& catalog, Output output) {
       item["models"] = names_of(vendor.models);
       out["vendors"].push_back(std::move(item));
     }
-    return out.dump(2) + "\n";
+    return dump_json(out, 2) + "\n";
   }
   std::vector<Row> rows = {{"VENDOR", "TITLE", "KIND", "SUPPORT", "ISOLATION", "MODELS"}};
   for (const Vendor& vendor : catalog.vendors()) {
@@ -405,13 +406,13 @@ Result<std::string> catalog_show(const Catalog& catalog, const std::string& what
   const Vendor* vendor = catalog.find_vendor(vendor_name);
   if (vendor == nullptr) return unknown("vendor", vendor_name, names_of(catalog.vendors()));
   if (slash == std::string::npos) {
-    return output == Output::kJson ? vendor_json(*vendor).dump(2) + "\n" : vendor_text(*vendor);
+    return output == Output::kJson ? dump_json(vendor_json(*vendor), 2) + "\n" : vendor_text(*vendor);
   }
   const std::string model_name = what.substr(slash + 1);
   const Model* model = vendor->find_model(model_name);
   if (model == nullptr) model = catalog.match_product(vendor_name, model_name);
   if (model == nullptr) return unknown("model", model_name, names_of(vendor->models));
-  return output == Output::kJson ? model_json(*vendor, *model).dump(2) + "\n" : model_text(*vendor, *model);
+  return output == Output::kJson ? dump_json(model_json(*vendor, *model), 2) + "\n" : model_text(*vendor, *model);
 }
 
 Result<std::vector<ValidatedFile>> validate_catalog_files(const std::vector<CatalogFile>& files,
@@ -457,7 +458,7 @@ std::string validation_json(const std::vector<ValidatedFile>& files) {
     set(item, "troubles", file.troubles);
     out["files"].push_back(std::move(item));
   }
-  return out.dump(2) + "\n";
+  return dump_json(out, 2) + "\n";
 }
 
 }  // namespace heddle::cli

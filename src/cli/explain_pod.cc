@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "cli/verbs.h"
 #include "kube/client.h"
@@ -32,7 +33,7 @@ Result<Json> get(kube::Client& client, const std::string& path) {
   kube::Request request;
   request.path = path;
   HEDDLE_TRY(const auto response, client.call(std::move(request)));
-  auto json = Json::parse(response.body, nullptr, false);
+  auto json = parse_json(response.body);
   if (!json.is_object()) return fail(Code::kInternal, "the API server's answer is not JSON");
   return json;
 }
@@ -62,7 +63,7 @@ std::string claim_text(const Json& claim) {
     std::string what = fmt::format("{}/{}", text_at(result, "/pool"), text_at(result, "/device"));
     if (result.contains("consumedCapacity") && result["consumedCapacity"].is_object()) {
       for (const auto& [name, amount] : result["consumedCapacity"].items()) {
-        what += fmt::format(", {} {}", name, amount.is_string() ? amount.get<std::string>() : amount.dump());
+        what += fmt::format(", {} {}", name, amount.is_string() ? amount.get<std::string>() : dump_json(amount));
       }
     }
     out += fmt::format("  claim         {}: {}\n", text_at(claim, "/metadata/name"), what);
@@ -113,7 +114,7 @@ Result<int> explain_in_cluster(const ExplainArgs& args, const Context& context) 
   HEDDLE_TRY(const auto client, kube::Client::create(config, {}, clock, log));
   HEDDLE_TRY(const auto pod, get(*client, fmt::format("/api/v1/namespaces/{}/pods/{}", name_space, args.what)));
   if (args.output == Output::kJson) {
-    fmt::print("{}\n", pod.dump());
+    fmt::print("{}\n", dump_json(pod));
     return 0;
   }
   const std::string node = text_at(pod, "/spec/nodeName");

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/json.h"
 #include "cli/yaml_json.h"
 #include "codec/codec.h"
 
@@ -22,7 +23,7 @@ std::string text_at(const Json& object, const char* pointer) {
 }
 
 std::string dump(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return dump_json(value);
 }
 
 // "Pod default/a", "Node n1".
@@ -52,11 +53,11 @@ class Reader {
 
  private:
   Result<void> read_text(const std::string& text) {
-    Json whole = Json::parse(text, nullptr, false);
+    Json whole = parse_ordered_json(text);
     if (!whole.is_discarded()) return add(std::move(whole), "the document");
     HEDDLE_TRY(const auto documents, yaml_to_json(text, kMaxValues));
     for (size_t i = 0; i < documents.size(); ++i) {
-      HEDDLE_CHECK_OK(add(Json::parse(documents[i], nullptr, false), fmt::format("document {}", i + 1)));
+      HEDDLE_CHECK_OK(add(parse_ordered_json(documents[i]), fmt::format("document {}", i + 1)));
     }
     return {};
   }

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "base/file.h"
+#include "base/json.h"
 
 namespace heddle::cli {
 namespace {
@@ -217,7 +218,7 @@ std::string guard_json(const std::vector<GuardView>& views) {
   }
   Json out = Json::object();
   out["claims"] = std::move(claims);
-  return out.dump(2) + "\n";
+  return dump_json(out, 2) + "\n";
 }
 
 std::vector<std::string> guard_changes(const GuardView& before, const GuardView& after) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json.h"
 #include "cli/quota_words.h"
 #include "cli/workload.h"
 #include "cli/yaml_json.h"
@@ -38,7 +39,7 @@ std::map<std::string, std::string> texts_at(const Json& object, const char* poin
 }
 
 std::string value_text(const Json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
+  return value.is_string() ? value.get<std::string>() : dump_json(value);
 }
 
 constexpr std::string_view kNotTakenOver =
@@ -246,7 +247,7 @@ void Reader::add_bind_request(const Json& object) {
       for (const Json& group : object.at(selected)) groups += (groups.empty() ? "" : ", ") + value_text(group);
     }
     pod.granted.push_back(fmt::format(
-        "KAI: {} GPU{} of node {}{}", object.contains(count) ? object.at(count).dump() : "?",
+        "KAI: {} GPU{} of node {}{}", object.contains(count) ? dump_json(object.at(count)) : "?",
         portion.empty() || text_at(object, "/spec/receivedResourceType") != "Fraction" ? ""
                                                                                        : ", " + portion + " of each",
         node, groups.empty() ? "" : ", group " + groups));
@@ -291,7 +292,7 @@ Result<void> Reader::add_pod(const Json& object, const std::string& name, const 
   copy["kind"] = "Pod";
   // A running pod has its node; what counts here is what a new one of the same form would be.
   if (copy.contains("spec") && copy["spec"].is_object()) copy["spec"].erase("nodeName");
-  HEDDLE_TRY(const auto translation, dialects::translate_pod(rules_, copy.dump(), kReviewUid));
+  HEDDLE_TRY(const auto translation, dialects::translate_pod(rules_, dump_json(copy), kReviewUid));
   for (const dialects::Refusal& refusal : translation.refusals)
     pod.reasons.push_back(fmt::format("{}: {}", refusal.field, refusal.message));
   for (const dialects::ContainerRequest& request : translation.requests) {
@@ -384,7 +385,7 @@ void Reader::check_vendor_settings(const std::string& vendor, const Json& settin
 
 // HAMi's settings of single nodes: the ConfigMap of its device plugin.
 void Reader::check_node_settings(const std::string& text) {
-  const Json root = Json::parse(text, nullptr, false);
+  const Json root = parse_ordered_json(text);
   if (!root.is_object() || !root.contains("nodeconfig") || !root["nodeconfig"].is_array()) return;
   for (const Json& entry : root["nodeconfig"]) {
     if (!entry.is_object()) continue;
@@ -410,7 +411,7 @@ void Reader::check_filter(const std::string& where, const Json& filter) {
       out_.settings.push_back(
           fmt::format("{}: filterdevices: {} {}: these cards were hidden from HAMi and Heddle's agent publishes them; "
                       "give them a DeviceTaintRule with effect NoSchedule",
-                      where, kind, list.dump()));
+                      where, kind, dump_json(list)));
   }
 }
 
@@ -425,7 +426,7 @@ void Reader::add_settings(const Json& object) {
       continue;
     }
     for (const std::string& document : *documents) {
-      const Json root = Json::parse(document, nullptr, false);
+      const Json root = parse_ordered_json(document);
       if (!root.is_object()) continue;
       for (const auto& [vendor, settings] : root.items()) {
         if (settings.is_object()) check_vendor_settings(vendor, settings);
@@ -448,7 +449,7 @@ Result<Migration> read_migration(const catalog::Requests& rules, const std::vect
   Reader reader(rules);
   for (const std::string& manifest : manifests) {
     HEDDLE_TRY(const auto documents, yaml_to_json(manifest));
-    for (const std::string& document : documents) HEDDLE_CHECK_OK(reader.add(Json::parse(document)));
+    for (const std::string& document : documents) HEDDLE_CHECK_OK(reader.add(parse_ordered_json(document)));
   }
   return reader.finish();
 }
@@ -476,8 +477,8 @@ std::string migration_json(const Migration& migration) {
                                  {"reasons", pod.reasons},
                                  {"differences", pod.differences}}));
   }
-  return Json::object({{"nodes", std::move(nodes)}, {"pods", std::move(pods)}, {"settings", migration.settings}})
-      .dump(2);
+  return dump_json(
+      Json::object({{"nodes", std::move(nodes)}, {"pods", std::move(pods)}, {"settings", migration.settings}}), 2);
 }
 
 std::string migration_table(const Migration& migration) {

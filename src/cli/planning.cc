@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/json.h"
 #include "catalog/requests.h"
 #include "cli/planning_parts.h"
 #include "codec/codec.h"
@@ -185,8 +186,8 @@ class Planner {
     const std::string uid = entry.pod.meta.uid;
     const int32_t priority = entry.pod.priority;
     try {
-      const Json patched = Json::parse(entry.json).patch(Json::parse(translation.json_patch));
-      HEDDLE_TRY(entry.pod, codec::parse_pod(patched.dump(-1, ' ', false, Json::error_handler_t::replace)));
+      const Json patched = parse_ordered_json(entry.json).patch(parse_ordered_json(translation.json_patch));
+      HEDDLE_TRY(entry.pod, codec::parse_pod(dump_json(patched)));
     } catch (const Json::exception& error) {
       return fail(Code::kInternal, fmt::format("the translation's own patch does not apply: {}", error.what()));
     }

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "cli/layout.h"
 #include "cli/planning.h"
 #include "codec/codec.h"
@@ -31,7 +32,7 @@ std::string plan_json(const Plan& plan) {
   Json placed = Json::array();
   for (const PlacedPod& pod : plan.placed) {
     Json claims = Json::array();
-    for (const model::ResourceClaim& claim : pod.claims) claims.push_back(Json::parse(codec::claim_json(claim)));
+    for (const model::ResourceClaim& claim : pod.claims) claims.push_back(parse_ordered_json(codec::claim_json(claim)));
     placed.push_back(Json::object({{"namespace", pod.name_space}, {"pod", pod.name}, {"node", pod.node}}));
     placed.back()["claims"] = std::move(claims);
   }
@@ -47,7 +48,7 @@ std::string plan_json(const Plan& plan) {
   Json out = Json::object();
   out["placed"] = std::move(placed);
   out["pending"] = std::move(pending);
-  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return dump_json(out);
 }
 
 std::string plan_table(const Plan& plan, int width) {

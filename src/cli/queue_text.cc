@@ -9,6 +9,8 @@
 #include <set>
 #include <vector>
 
+#include "base/json.h"
+
 namespace heddle::cli {
 namespace {
 
@@ -206,15 +208,15 @@ std::string as_json(const Tree& tree, const std::string& top, const std::vector<
     entry["position"] = pod.position == 0 ? Json() : Json(pod.position);
     pods.push_back(std::move(entry));
   }
-  return Json{{"queues", queues}, {"pods", pods}}.dump() + "\n";
+  return dump_json(Json{{"queues", queues}, {"pods", pods}}) + "\n";
 }
 
 }  // namespace
 
 Result<std::string> queue_text(const std::string& queues_json, const std::string& pods_json, const std::string& name,
                                Output output) {
-  const Json list = Json::parse(queues_json, nullptr, false);
-  const Json pods = pods_json.empty() ? Json::object() : Json::parse(pods_json, nullptr, false);
+  const Json list = parse_json(queues_json);
+  const Json pods = pods_json.empty() ? Json::object() : parse_json(pods_json);
   if (!list.is_object() || !pods.is_object()) return fail(Code::kInternal, "the API server's answer is not JSON");
   const Tree tree(list);
   if (!name.empty() && !tree.has(name)) {

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "cli/simulation_text.h"
 #include "cli/verbs.h"
 #include "cli/yaml_json.h"
@@ -107,7 +108,7 @@ int simulate(const SimulateArgs& args) {
   out["refused"] = result.decisions - result.placed;
   out["seconds"] = outcome->seconds;
   out["decisionsPerSecond"] = rate;
-  fmt::print("{}\n", out.dump(2));
+  fmt::print("{}\n", dump_json(out, 2));
   return 0;
 }
 

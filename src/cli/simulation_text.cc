@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "cli/layout.h"
 
 namespace heddle::cli {
@@ -80,7 +81,7 @@ std::string simulation_json(const simulation::SimulationResult& result, uint64_t
   out["decisions"] = result.decisions;
   out["evictionPlans"] = result.plans;
   out["seconds"] = result.seconds;
-  return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return dump_json(out, 2) + "\n";
 }
 
 std::string simulation_table(const simulation::SimulationResult& result, uint64_t seed, int width) {

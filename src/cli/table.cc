@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/json.h"
 #include "cli/layout.h"
 #include "standalone/job.h"
 
@@ -166,7 +167,7 @@ tl::unexpected<Error> strange_answer() {
 
 Result<std::string> status_table(const std::string& status_json, Ended ended, int width) {
   try {
-    const auto status = Json::parse(status_json);
+    const auto status = parse_json(status_json);
     std::string out =
         fmt::format("Heddle {} on {}", status.at("version").get<std::string>(), status.at("node").get<std::string>());
     if (status.at("simulated").get<bool>()) out += ": SIMULATED cards, nothing here is real hardware";
@@ -195,7 +196,7 @@ Result<std::string> status_table(const std::string& status_json, Ended ended, in
 
 Result<std::string> job_text(const std::string& job_json) {
   try {
-    const auto job = Json::parse(job_json);
+    const auto job = parse_json(job_json);
     const auto state = job.at("state").get<std::string>();
     const auto time = [&job](const char* name) {
       return job.at(name).is_string() ? job[name].get<std::string>() : std::string("-");

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json.h"
 #include "cli/quota_words.h"
 #include "cli/workload.h"
 #include "cli/yaml_json.h"
@@ -72,7 +73,7 @@ void note_left(Builder& builder, const std::string& label, const Json& pod) {
           if (!told.insert(key).second) continue;
           builder.out.explanations.push_back(fmt::format(
               "{}: container {}: {}={}: no device of Heddle's; left as it is, for its own plugin", label,
-              text_at(container, "/name"), key, value.is_string() ? value.get<std::string>() : value.dump()));
+              text_at(container, "/name"), key, value.is_string() ? value.get<std::string>() : dump_json(value)));
         }
       }
     }
@@ -82,14 +83,15 @@ void note_left(Builder& builder, const std::string& label, const Json& pod) {
 Result<Json> patched(const Json& pod, const dialects::Translation& translation) {
   if (!translation.changed) return pod;
   try {
-    return pod.patch(Json::parse(translation.json_patch));
+    return pod.patch(parse_ordered_json(translation.json_patch));
   } catch (const Json::exception& error) {
     return fail(Code::kInternal, fmt::format("the translation's own patch does not apply: {}", error.what()));
   }
 }
 
 Result<void> add_pod(Builder& builder, const Json& pod) {
-  HEDDLE_TRY(const auto translation, dialects::translate_pod(builder.rules, pod.dump(), kReviewUid, builder.options));
+  HEDDLE_TRY(const auto translation,
+             dialects::translate_pod(builder.rules, dump_json(pod), kReviewUid, builder.options));
   collect(builder, label_of(pod), "", translation);
   if (!translation.refusals.empty()) return {};
   HEDDLE_TRY(auto mutated, patched(pod, translation));
@@ -108,7 +110,7 @@ Result<void> add_pod(Builder& builder, const Json& pod) {
       claim.meta.annotations[std::string(dialects::kRoundingAnnotation)] =
           fmt::format("{}", fmt::join(request.roundings, "; "));
     claim.spec = request.spec;
-    builder.items.push_back(Json::parse(codec::claim_json(claim)));
+    builder.items.push_back(parse_ordered_json(codec::claim_json(claim)));
   }
   return {};
 }
@@ -149,7 +151,7 @@ Json claim_template(const std::string& name, const std::string& name_space, cons
     spec["metadata"]["annotations"][std::string(dialects::kRoundingAnnotation)] =
         fmt::format("{}", fmt::join(request.roundings, "; "));
   }
-  spec["spec"] = Json::parse(codec::claim_spec_json(request.spec));
+  spec["spec"] = parse_ordered_json(codec::claim_spec_json(request.spec));
   return Json::object({{"apiVersion", "resource.k8s.io/v1"},
                        {"kind", "ResourceClaimTemplate"},
                        {"metadata", std::move(metadata)},
@@ -163,7 +165,8 @@ Result<void> add_template(Builder& builder, Json& workload, const PodTemplate& f
   Json pod = workload.at(at);
   pod["apiVersion"] = "v1";
   pod["kind"] = "Pod";
-  HEDDLE_TRY(const auto translation, dialects::translate_pod(builder.rules, pod.dump(), kReviewUid, builder.options));
+  HEDDLE_TRY(const auto translation,
+             dialects::translate_pod(builder.rules, dump_json(pod), kReviewUid, builder.options));
   collect(builder, label, found.path + ".", translation);
   if (!translation.refusals.empty()) return {};
   HEDDLE_TRY(auto mutated, patched(pod, translation));
@@ -277,13 +280,13 @@ Result<TranslatedList> translate_manifest(const catalog::Requests& rules, const 
   Builder builder{rules, options, Json::array(), {}, {}, {}};
   std::vector<Json> objects;
   for (const auto& text : documents) {
-    objects.push_back(Json::parse(text));
+    objects.push_back(parse_ordered_json(text));
     find_given(builder, objects.back());
   }
   for (const Json& object : objects) HEDDLE_CHECK_OK(add_object(builder, object));
   if (!builder.out.refusals.empty()) builder.items = Json::array();
   const Json list = {{"apiVersion", "v1"}, {"kind", "List"}, {"items", std::move(builder.items)}};
-  builder.out.list_json = list.dump(2);
+  builder.out.list_json = dump_json(list, 2);
   return std::move(builder.out);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/yaml.h"
 
 namespace heddle::cli {
@@ -31,7 +32,7 @@ Json scalar(const YAML::Node& node) {
   for (const char* no : {"false", "False", "FALSE"}) {
     if (text == no) return false;
   }
-  auto number = Json::parse(text, nullptr, false);
+  auto number = parse_ordered_json(text);
   if (number.is_number()) return number;
   return text;
 }
@@ -72,7 +73,7 @@ Result<std::vector<std::string>> yaml_to_json(const std::string& text, int64_t m
     for (const auto& document : YAML::LoadAll(text)) {
       if (document.IsNull()) continue;
       int64_t budget = max_values;  // a document of aliases to aliases is small and means billions
-      documents.push_back(convert(document, 0, budget).dump(-1, ' ', false, Json::error_handler_t::replace));
+      documents.push_back(dump_json(convert(document, 0, budget)));
     }
     return documents;
   } catch (const YAML::Exception& error) {

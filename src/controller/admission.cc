@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/json_read.h"
+#include "base/text.h"
 #include "codec/admission.h"
 #include "codec/codec.h"
 #include "controller/base64.h"
@@ -39,9 +41,7 @@ Json member(const Json& object, const char* name) {
 
 Result<Review> parse_review(std::string_view text) {
   HEDDLE_TRY(const codec::AdmissionReview read, codec::parse_admission_review(text));
-  const auto parsed = [](const std::string& object) {
-    return object.empty() ? Json() : Json::parse(object, nullptr, false);
-  };
+  const auto parsed = [](const std::string& object) { return object.empty() ? Json() : parse_json(object); };
   return Review{read.uid, read.operation, read.kind, read.user, parsed(read.object), parsed(read.old_object)};
 }
 
@@ -51,7 +51,7 @@ AdmissionAnswer answer(const std::string& uid, Json response, const std::string&
   out.allowed = response.value("allowed", true);
   out.changed = !patch.empty();
   response["uid"] = uid;
-  out.body = R"({"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":)" + response.dump();
+  out.body = R"({"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":)" + dump_json(response);
   if (out.changed) {
     out.body.pop_back();
     out.body += R"(,"patchType":"JSONPatch","patch":")" + patch + "\"}";
@@ -75,7 +75,7 @@ AdmissionAnswer refuse(const R& review, const std::vector<std::string>& lines) {
 
 // Warnings longer than this are cut by the API server.
 std::string warning(const std::string& text) {
-  return text.substr(0, 250);
+  return cut_text(text, 250);
 }
 
 std::vector<std::string> check_subrequest(const model::DeviceSubRequest& request, const std::string& path) {
@@ -189,7 +189,7 @@ std::map<std::string, std::string> texts_of(const Json& object, const char* name
   const Json texts = member(member(object, "metadata"), name);
   if (!texts.is_object()) return out;
   for (const auto& [key, value] : texts.items())
-    out.emplace(key, value.is_string() ? value.get<std::string>() : value.dump());
+    out.emplace(key, value.is_string() ? value.get<std::string>() : dump_json(value));
   return out;
 }
 
@@ -215,13 +215,13 @@ bool is_gang_over_claims(const model::Pod& pod) {
 }
 
 std::string with_gate(const std::string& patch, const Json& pod) {
-  Json operations = patch.empty() ? Json::array() : Json::parse(patch, nullptr, false);
+  Json operations = patch.empty() ? Json::array() : parse_json(patch);
   const Json gate = Json::object({{"name", dialects::kGate}});
   const bool has_gates = member(member(pod, "spec"), "schedulingGates").is_array();
   operations.push_back({{"op", "add"},
                         {"path", has_gates ? "/spec/schedulingGates/-" : "/spec/schedulingGates"},
                         {"value", has_gates ? gate : Json::array({gate})}});
-  return operations.dump();
+  return dump_json(operations);
 }
 
 // Resources that came after the translation (another webhook, no second call) would be handed to the stock scheduler.
@@ -277,7 +277,7 @@ AdmissionAnswer validate_pod(const Review& review, const AdmissionContext& conte
 
 AdmissionAnswer validate_class(const Review& review) {
   if (review.operation != "CREATE" && review.operation != "UPDATE") return allow(review);
-  const auto parsed = codec::parse_class(review.object.dump());
+  const auto parsed = codec::parse_class(dump_json(review.object));
   if (!parsed) return allow(review);  // the API server's own validation says it better
   const std::vector<std::string> lines = check_class(*parsed);
   return lines.empty() ? allow(review) : refuse(review, lines);
@@ -285,7 +285,7 @@ AdmissionAnswer validate_class(const Review& review) {
 
 AdmissionAnswer validate_claim(const Review& review, const Json& spec) {
   if (review.operation != "CREATE") return allow(review);
-  const auto parsed = codec::parse_claim_spec(spec.dump());
+  const auto parsed = codec::parse_claim_spec(dump_json(spec));
   if (!parsed) return allow(review);  // the API server's own validation says it better
   const std::vector<std::string> lines = check_claim(*parsed);
   return lines.empty() ? allow(review) : refuse(review, lines);
@@ -361,7 +361,7 @@ Result<AdmissionAnswer> mutate(std::string_view text, const AdmissionContext& co
   if (!refused.empty()) return refuse(review, refused);
   if (translation.requests.empty()) {
     const auto pod = codec::parse_pod(review.object);
-    const Json object = Json::parse(review.object, nullptr, false);
+    const Json object = parse_json(review.object);
     if (pod && is_gang_over_claims(*pod) && !has_gate(object) && !dialects::is_ignored(pod->meta.labels)) {
       translation.json_patch = with_gate(translation.json_patch, object);
       translation.changed = true;

@@ -66,6 +66,25 @@ TEST(Mutate, APolicyOfPlacementThatIsNoneIsRefused) {
   }
 }
 
+// Warnings are cut to what the API server takes, and never in the middle of a character.
+TEST(Mutate, AWarningThatIsCutIsStillText) {
+  for (const std::string& front : {std::string(), std::string("a"), std::string("ab")}) {
+    Json object = pod({{"nvidia.com/gpumem", "3000"}});
+    std::string value = front;
+    for (int i = 0; i < 300; ++i) value += "\xe4\xb8\xad";
+    object["metadata"]["annotations"]["hami.io/gpu-scheduler-policy"] = value;
+    const Json answer = response(mutate(review("Pod", object).dump(), context()));
+    EXPECT_EQ(answer["allowed"], true);
+    ASSERT_FALSE(answer["warnings"].empty());
+    bool cut = false;
+    for (const Json& warning : answer["warnings"]) {
+      EXPECT_LE(warning.get<std::string>().size(), 250U);
+      cut = cut || warning.get<std::string>().size() > 245;
+    }
+    EXPECT_TRUE(cut) << answer;
+  }
+}
+
 TEST(Mutate, AnswersWithThePatch) {
   const Json object = pod({{"nvidia.com/gpumem", "3000"}});
   const Json got = response(mutate(review("Pod", object).dump(), context()));

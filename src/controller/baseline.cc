@@ -3,6 +3,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "controller/controller.h"
 
 namespace heddle::controller {
@@ -22,7 +23,7 @@ std::optional<int> leading_number(const std::string& text) {
 }  // namespace
 
 Result<void> check_version(std::string_view version_json) {
-  const nlohmann::json version = nlohmann::json::parse(version_json, nullptr, false);
+  const nlohmann::json version = parse_json(version_json);
   const auto text = [&](const char* name) {
     const bool there = version.is_object() && version.contains(name) && version[name].is_string();
     return there ? version[name].get<std::string>() : std::string();

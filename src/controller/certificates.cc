@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json.h"
 #include "base/json_read.h"
 #include "controller/base64.h"
 #include "kube/certificates.h"
@@ -27,7 +28,7 @@ std::string first_certificate(const std::string& bundle) {
 }  // namespace
 
 Result<std::optional<CertificatePair>> read_secret(std::string_view secret_json) {
-  const Json secret = Json::parse(secret_json, nullptr, false);
+  const Json secret = parse_json(secret_json);
   if (!secret.is_object()) return fail(Code::kInvalidArgument, "not a Secret");
   const Json data = secret.value("data", Json::object());
   const auto field = [&](const char* name) { return base64_decode(json_text(data, name)).value_or(""); };
@@ -45,11 +46,11 @@ std::string secret_patch(const CertificatePair& pair, const std::string& resourc
                {"tls.crt", base64_encode(pair.certificate_pem)},
                {"tls.key", base64_encode(pair.key_pem)}}}};
   if (!resource_version.empty()) patch["metadata"]["resourceVersion"] = resource_version;
-  return patch.dump();
+  return dump_json(patch);
 }
 
 std::optional<std::string> bundle_patch(std::string_view configuration_json, const std::string& ca_pem) {
-  const Json configuration = Json::parse(configuration_json, nullptr, false);
+  const Json configuration = parse_json(configuration_json);
   if (!configuration.is_object() || !configuration.contains("webhooks") || !configuration["webhooks"].is_array())
     return std::nullopt;
   const std::string bundle = base64_encode(ca_pem);
@@ -65,7 +66,7 @@ std::optional<std::string> bundle_patch(std::string_view configuration_json, con
   // Named: a braced list would be taken for several elements.
   const Json test{{"op", "test"}, {"path", "/metadata/resourceVersion"}, {"value", version}};
   patch.insert(patch.begin(), test);
-  return patch.dump();
+  return dump_json(patch);
 }
 
 bool needs_renewal(const CertificatePair& pair, const std::vector<std::string>& names, Time now) {
@@ -127,7 +128,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
       auto read = read_secret(response->body);
       if (!read) return stop("the webhook's secret cannot be understood", read.error());
       pair = std::move(*read);
-      const Json secret = Json::parse(response->body, nullptr, false);
+      const Json secret = parse_json(response->body);
       version_ = json_text(secret.value("metadata", Json::object()), "resourceVersion");
     }
     if (pair && !needs_renewal(*pair, options_.names, clock_.now())) {
@@ -171,11 +172,11 @@ class Pass : public std::enable_shared_from_this<Pass> {
     request.body = secret_patch(pair_, version_);
     request.content_type = kube::kMergePatch;
     if (missing_) {
-      Json secret = Json::parse(request.body, nullptr, false);
+      Json secret = parse_json(request.body);
       secret["apiVersion"] = "v1";
       secret["kind"] = "Secret";
       secret["metadata"]["name"] = options_.secret;
-      request.body = secret.dump();
+      request.body = dump_json(secret);
       request.content_type = "application/json";
     }
     send(std::move(request), [self = shared_from_this()](const Result<kube::Response>& response) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/json.h"
 #include "base/json_read.h"
 
 namespace heddle::controller {
@@ -29,7 +30,7 @@ constexpr std::array<Group, 5> kGroups = {{{"scheduling.k8s.io", "PodGroup"},
 
 // The elements of an array of the object; none where it has none.
 Json elements_of(const std::string& body, const char* name) {
-  const Json object = Json::parse(body, nullptr, false);
+  const Json object = parse_json(body);
   if (!object.is_object()) return Json::array();
   const auto it = object.find(name);
   return it != object.end() && it->is_array() ? *it : Json::array();

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json.h"
 #include "base/json_read.h"
 #include "dialects/translate.h"
 #include "dialects/wire_names.h"
@@ -348,7 +349,7 @@ Result<GangObject> read_gang_object(const Json& object, std::string_view object_
 }  // namespace
 
 Result<std::optional<GangObject>> parse_gang_object(std::string_view json) {
-  const Json object = Json::parse(json, nullptr, false);
+  const Json object = parse_json(json);
   if (!object.is_object()) return fail(Code::kInvalidArgument, "not a JSON object");
   const std::string version = json_text(object, "apiVersion");
   const std::string object_kind = version.substr(0, version.find('/')) + "/" + json_text(object, "kind");
@@ -358,7 +359,7 @@ Result<std::optional<GangObject>> parse_gang_object(std::string_view json) {
 }
 
 Result<GangObject> parse_gang_object_of_kind(std::string_view json, std::string_view object_kind) {
-  const Json object = Json::parse(json, nullptr, false);
+  const Json object = parse_json(json);
   if (!object.is_object()) return fail(Code::kInvalidArgument, "not a JSON object");
   return read_gang_object(object, object_kind);
 }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "codec/codec.h"
 #include "dialects/wire_names.h"
 #include "kube/paths.h"
@@ -15,7 +17,7 @@ namespace {
 using Json = nlohmann::json;
 
 Json parse(const std::string& text) {
-  return Json::parse(text, nullptr, false);
+  return parse_json(text);
 }
 
 std::pair<std::string_view, std::string_view> split(std::string_view key) {
@@ -39,7 +41,7 @@ kube::Request claim_patch(const model::ResourceClaim& claim, Json operations) {
   const Json test{{"op", "test"}, {"path", "/metadata/resourceVersion"}, {"value", claim.meta.resource_version}};
   operations.insert(operations.begin(), test);
   return request(kube::Method::kPatch, kube::resource_claim_path(claim.meta.name_space, claim.meta.name),
-                 operations.dump(), kube::kJsonPatch);
+                 dump_json(operations), kube::kJsonPatch);
 }
 
 }  // namespace
@@ -86,7 +88,7 @@ kube::Request put_claim_status(const model::ResourceClaim& claim) {
                   {"spec", parse(codec::claim_spec_json(claim.spec))},
                   {"status", parse(codec::claim_status_json(claim))}};
   return request(kube::Method::kPut, kube::resource_claim_path(claim.meta.name_space, claim.meta.name, "status"),
-                 body.dump(), "application/json");
+                 dump_json(body), "application/json");
 }
 
 kube::Request add_finalizer(const model::ResourceClaim& claim) {
@@ -108,8 +110,8 @@ kube::Request remove_finalizer(const model::ResourceClaim& claim) {
 
 kube::Request delete_claim(const model::ResourceClaim& claim) {
   const Json body{{"apiVersion", "v1"}, {"kind", "DeleteOptions"}, {"preconditions", {{"uid", claim.meta.uid}}}};
-  return request(kube::Method::kDelete, kube::resource_claim_path(claim.meta.name_space, claim.meta.name), body.dump(),
-                 "application/json");
+  return request(kube::Method::kDelete, kube::resource_claim_path(claim.meta.name_space, claim.meta.name),
+                 dump_json(body), "application/json");
 }
 
 kube::Request read_claim(std::string_view key) {
@@ -128,13 +130,14 @@ kube::Request evict_pod(std::string_view key, const std::string& uid) {
                   {"kind", "Eviction"},
                   {"metadata", {{"name", name}, {"namespace", name_space}}},
                   {"deleteOptions", {{"preconditions", {{"uid", uid}}}}}};
-  return request(kube::Method::kPost, kube::pod_path(name_space, name, "eviction"), body.dump(), "application/json");
+  return request(kube::Method::kPost, kube::pod_path(name_space, name, "eviction"), dump_json(body),
+                 "application/json");
 }
 
 kube::Request ungate_pod(const model::Pod& pod) {
   const Json body{{"metadata", {{"uid", pod.meta.uid}}},
                   {"spec", {{"schedulingGates", Json::array({{{"$patch", "delete"}, {"name", dialects::kGate}}})}}}};
-  return request(kube::Method::kPatch, kube::pod_path(pod.meta.name_space, pod.meta.name), body.dump(),
+  return request(kube::Method::kPatch, kube::pod_path(pod.meta.name_space, pod.meta.name), dump_json(body),
                  kube::kStrategicPatch);
 }
 
@@ -147,7 +150,7 @@ kube::Request patch_condition(const model::Pod& pod, const model::PodCondition& 
                    {"lastTransitionTime", format_rfc3339(now)}};
   Json body{{"metadata", {{"uid", pod.meta.uid}}}, {"status", {{"conditions", Json::array({entry})}}}};
   if (nominate) body["status"]["nominatedNodeName"] = nominate->empty() ? Json() : Json(*nominate);
-  return request(kube::Method::kPatch, kube::pod_path(pod.meta.name_space, pod.meta.name, "status"), body.dump(),
+  return request(kube::Method::kPatch, kube::pod_path(pod.meta.name_space, pod.meta.name, "status"), dump_json(body),
                  kube::kStrategicPatch);
 }
 
@@ -172,7 +175,7 @@ kube::Request create_event(const model::Pod& pod, const EventText& text, std::st
         {"uid", pod.meta.uid},
         {"resourceVersion", pod.meta.resource_version}}},
       {"reason", text.reason},
-      {"message", text.message.substr(0, 1024)},
+      {"message", cut_text(text.message, 1024)},
       {"type", text.type},
       {"source", {{"component", component}}},
       {"reportingComponent", component},
@@ -180,7 +183,7 @@ kube::Request create_event(const model::Pod& pod, const EventText& text, std::st
       {"firstTimestamp", time},
       {"lastTimestamp", time},
       {"count", 1}};
-  return request(kube::Method::kPost, kube::collection_path(kube::kEvents, pod.meta.name_space), body.dump(),
+  return request(kube::Method::kPost, kube::collection_path(kube::kEvents, pod.meta.name_space), dump_json(body),
                  "application/json");
 }
 

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "codec/codec.h"
 #include "controller/provisioning.h"
 #include "dialects/wire_names.h"
@@ -81,7 +82,7 @@ kube::Request create(const std::string& path, const Json& body) {
   kube::Request out;
   out.method = kube::Method::kPost;
   out.path = path + "?fieldValidation=Ignore";
-  out.body = body.dump(-1, ' ', false, Json::error_handler_t::replace);
+  out.body = dump_json(body);
   out.content_type = "application/json";
   out.timeout = Duration::seconds(5);
   return out;

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "controller/objects.h"
 #include "controller/reconciler_impl.h"
 
@@ -32,7 +33,7 @@ std::string number_text(const model::QuotaMeter& meter, int64_t amount) {
 std::string Reconciler::Impl::queue_status(const std::string& name, const QueueObject& object) const {
   Json status = Json::object();
   const auto spec = queued.table.in_force().find(name);
-  if (spec == queued.table.in_force().end() || !queued.queues) return status.dump();
+  if (spec == queued.table.in_force().end() || !queued.queues) return dump_json(status);
   const queueing::Queues& queues = *queued.queues;
   size_t waiting = 0;
   size_t running = 0;
@@ -58,9 +59,8 @@ std::string Reconciler::Impl::queue_status(const std::string& name, const QueueO
     }
   }
   status["usage"] = std::move(usage);
-  if (object.queue && object.queue->spec == spec->second)
-    status["inForce"] = Json::parse(object.queue->spec_json, nullptr, false);
-  return status.dump();
+  if (object.queue && object.queue->spec == spec->second) status["inForce"] = parse_json(object.queue->spec_json);
+  return dump_json(status);
 }
 
 // Written when something else than the past changed; that goes with it.
@@ -77,7 +77,7 @@ void Reconciler::Impl::write_status(std::string_view plural, const std::string& 
     written->second.since = clock.now();
   }
   written->second.text = text;
-  Json status = Json::parse(rest);
+  Json status = parse_json(rest);
   status["observedGeneration"] = generation;
   status["conditions"] = Json::array({{{"type", "InForce"},
                                        {"status", condition},
@@ -92,7 +92,7 @@ void Reconciler::Impl::write_status(std::string_view plural, const std::string& 
                         {"milliDeviceSeconds", own->second.milli_device_seconds}};
     }
   }
-  emit(nullptr, WriteKind::kQueueStatus, {}, patch_heddle_status(plural, name, Json{{"status", status}}.dump()));
+  emit(nullptr, WriteKind::kQueueStatus, {}, patch_heddle_status(plural, name, dump_json(Json{{"status", status}})));
   flights[last_id].subject = subject;
 }
 

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/quantity.h"
 #include "codec/codec.h"
 #include "dialects/wire_names.h"
@@ -168,7 +169,7 @@ DeviceUsage least_usage(const model::ClaimSpec& spec) {
 }
 
 Result<Quota> parse_quota(std::string_view json) {
-  const Json object = Json::parse(json, nullptr, false);
+  const Json object = parse_json(json);
   if (!object.is_object()) return fail(Code::kInvalidArgument, "not a JSON object");
   const Json meta = object.value("metadata", Json::object());
   const Json spec = object.value("spec", Json::object());
@@ -186,7 +187,7 @@ Result<Quota> parse_quota(std::string_view json) {
   if (!hard.is_object()) return fail(Code::kInvalidArgument, "must be an object", "spec.hard");
   for (const auto& [key, value] : hard.items()) {
     if (key.find('/') == std::string::npos) continue;
-    const Result<Quantity> quantity = Quantity::parse(value.is_string() ? value.get<std::string>() : value.dump());
+    const Result<Quantity> quantity = Quantity::parse(value.is_string() ? value.get<std::string>() : dump_json(value));
     if (!quantity) return fail(Code::kInvalidArgument, quantity.error().message, "spec.hard[" + key + "]");
     quota.hard.emplace(key, quantity->value().value_or(INT64_MAX));
   }

@@ -45,6 +45,22 @@ TEST_F(GangReconcilerTest, ItStartsAsOneWhenAllMembersAreThere) {
   EXPECT_EQ(cluster.writes, 16U);  // four a member, as for a pod alone
 }
 
+// A condition and an event are cut to what the API server takes; a name of three bytes a character is never torn.
+TEST_F(GangReconcilerTest, ALongNameOfAnyAlignmentReachesThePod) {
+  cluster.add_node("n1", 1);
+  std::string wide;
+  for (int i = 0; i < 600; ++i) wide += "\xe4\xb8\xad";
+  for (const std::string& front : {std::string(), std::string("a"), std::string("ab")}) {
+    const std::string pod = "pod" + front;
+    cluster.create_pod(pod, std::vector<Json>{kCard}, Json::object(),
+                       {{"heddle.dev/gang", front + wide}, {"heddle.dev/gang-size", "2"}});
+    start();
+    EXPECT_EQ(cluster.condition(pod)["reason"], "GangIncomplete");
+    EXPECT_TRUE(message(pod).ends_with("\xe4\xb8\xad...")) << message(pod);
+    EXPECT_GT(message(pod).size(), 990U);
+  }
+}
+
 TEST_F(GangReconcilerTest, WhatCannotFitHoldsNothingAndASmallPodStartsMeanwhile) {
   cluster.add_node("n1", 2);
   create_gang(3);

@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "controller/objects.h"
 #include "controller/reconciler_impl.h"
 #include "dialects/wire_names.h"
@@ -15,7 +17,7 @@ constexpr size_t kMessageLimit = 1000;
 std::string joined(const std::vector<engine::Reason>& reasons) {
   std::string out;
   for (const engine::Reason& reason : reasons) out += (out.empty() ? "" : "; ") + reason.message;
-  if (out.size() > kMessageLimit) out = out.substr(0, kMessageLimit - 3) + "...";
+  if (out.size() > kMessageLimit) out = cut_text(out, kMessageLimit - 3) + "...";
   return out;
 }
 
@@ -150,7 +152,7 @@ std::optional<std::string> Reconciler::Impl::explain_json(const std::string& key
                       {"withDevices", known == gangs.end() ? 0 : whole_members(*unit, known->second)},
                       {"place", known == gangs.end() ? std::string() : known->second.place}};
   }
-  return answer.dump();
+  return dump_json(answer);
 }
 
 }  // namespace heddle::controller

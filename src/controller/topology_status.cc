@@ -1,6 +1,7 @@
 // Which AcceleratorTopology is in force, and what the others are told.
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "controller/objects.h"
 #include "controller/reconciler_impl.h"
 
@@ -38,7 +39,7 @@ void Reconciler::Impl::write_topology_status() {
                          {"lastTransitionTime", format_rfc3339(clock.now())}};
     emit(nullptr, WriteKind::kQueueStatus, {},
          patch_heddle_status(kube::kAcceleratorTopologies.plural, name,
-                             Json{{"status", {{"conditions", Json::array({condition})}}}}.dump()));
+                             dump_json(Json{{"status", {{"conditions", Json::array({condition})}}}})));
     flights[last_id].subject = std::string(kube::kAcceleratorTopologies.plural) + "/" + name;
   }
 }

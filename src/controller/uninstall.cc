@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json.h"
 #include "codec/codec.h"
 #include "controller/objects.h"
 #include "dialects/wire_names.h"
@@ -46,7 +47,7 @@ kube::Request drop_finalizer(const model::ResourceClaim& claim) {
   request.method = kube::Method::kPatch;
   request.path = kube::resource_claim_path(claim.meta.name_space, claim.meta.name);
   request.content_type = kube::kMergePatch;
-  request.body = Json{{"metadata", {{"uid", claim.meta.uid}, {"finalizers", left}}}}.dump();
+  request.body = dump_json(Json{{"metadata", {{"uid", claim.meta.uid}, {"finalizers", left}}}});
   return request;
 }
 
@@ -77,10 +78,10 @@ Result<void> read_all(kube::Client& client, kube::ResourceType type,
     request.path =
         kube::collection_path(type) + "?limit=500" + (token.empty() ? "" : "&continue=" + kube::url_escape(token));
     HEDDLE_TRY(const kube::Response page, client.call(request));
-    const Json list = Json::parse(page.body, nullptr, false);
+    const Json list = parse_json(page.body);
     if (!list.is_object() || !list.contains("items") || !list["items"].is_array())
       return fail(Code::kInternal, "no list came back");
-    for (const Json& item : list["items"]) HEDDLE_CHECK_OK(use(item.dump()));
+    for (const Json& item : list["items"]) HEDDLE_CHECK_OK(use(dump_json(item)));
     token = list.value("metadata", Json::object()).value("continue", "");
   } while (!token.empty());
   return {};

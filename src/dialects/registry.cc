@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/json.h"
+
 namespace heddle::dialects {
 namespace {
 
@@ -150,7 +152,7 @@ Result<RegisteredDevice> read_json(const Json& object, const std::string& where)
 
 Result<std::vector<RegisteredDevice>> decode_hami_register(std::string_view text) {
   if (!text.starts_with('[')) return decode_fields(text, read_hami);
-  const Json document = Json::parse(text, nullptr, false);
+  const Json document = parse_json(text);
   if (!document.is_array()) return fail(Code::kInvalidArgument, "not a JSON array");
   if (document.size() > kMostDevices) return fail(Code::kInvalidArgument, "more devices than any node has");
   std::vector<RegisteredDevice> out;

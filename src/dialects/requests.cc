@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json.h"
 #include "base/json_text.h"
 #include "codec/codec.h"
 #include "dialects/claim_form.h"
@@ -105,9 +106,10 @@ std::string requests_json(const std::vector<ContainerRequest>& requests) {
 }
 
 Result<std::vector<ContainerRequest>> parse_requests(std::string_view json) {
-  const Json document = Json::parse(json, nullptr, false);
+  const Json document = parse_json(json);
   if (!document.is_array())
-    return fail(Code::kInvalidArgument, "must be a JSON array", std::string(kRequestAnnotation));
+    return fail(Code::kInvalidArgument, fmt::format("must be a JSON array, nested no deeper than {}", kMaxJsonDepth),
+                std::string(kRequestAnnotation));
   if (document.empty()) return fail(Code::kInvalidArgument, "is empty", std::string(kRequestAnnotation));
   std::vector<ContainerRequest> requests;
   for (size_t i = 0; i < document.size(); ++i) {

@@ -58,6 +58,8 @@ TEST(Requests, WhatNoTranslationWritesIsRefused) {
            "\"ShareConfig\",\"memoryPercent\":50}}}],"),  // memory and a percentage
       with("\"devices\":{", "\"devices\":{\"config\":[{\"opaque\":{\"driver\":\"x\",\"parameters\":{}}}],"),
       with("\"devices\":{", "\"devices\":{\"constraints\":[{\"matchAttribute\":\"a/b\"}],"),
+      // Deep enough to exhaust the stack of a recursive writer.
+      with("\"devices\":{", "\"x\":" + std::string(60'000, '[') + std::string(60'000, ']') + ",\"devices\":{"),
   };
   for (const std::string& text : bad) EXPECT_FALSE(parse_requests(text).has_value()) << text;
 }

@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "dialects/wire_names.h"
 
 namespace heddle::dialects {
@@ -68,7 +69,7 @@ std::optional<Json> take_json(std::string_view& text) {
     if (c == '"') in_string = !in_string;
     const bool ends = !in_string && (text.front() == '"' ? c == '"' : c == ']');
     if (!ends) continue;
-    Json value = Json::parse(text.substr(0, i + 1), nullptr, false);
+    Json value = parse_json(text.substr(0, i + 1));
     if (value.is_discarded()) return std::nullopt;
     text.remove_prefix(i + 1);
     return value;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "base/json.h"
 #include "catalog/requests.h"
 #include "dialects/annotations.h"
 #include "dialects/container.h"
@@ -47,7 +48,7 @@ std::map<std::string, std::string> texts_of(Json* object) {
   std::map<std::string, std::string> out;
   if (object == nullptr || !object->is_object()) return out;
   for (const auto& [key, value] : object->items())
-    out.emplace(key, value.is_string() ? value.get<std::string>() : value.dump());
+    out.emplace(key, value.is_string() ? value.get<std::string>() : dump_json(value));
   return out;
 }
 
@@ -61,7 +62,8 @@ Resources our_resources(const catalog::Requests& rules, const Place& place) {
     Json* amounts = member(*resources, list);
     if (amounts == nullptr) return;
     for (const auto& [key, value] : amounts->items()) {
-      if (asks_for_device(rules, key)) into.emplace(key, value.is_string() ? value.get<std::string>() : value.dump());
+      if (asks_for_device(rules, key))
+        into.emplace(key, value.is_string() ? value.get<std::string>() : dump_json(value));
     }
   };
   take("limits", out.limits);
@@ -371,7 +373,7 @@ void Translator::finish() {
   const Json steps = patch();
   if (steps.empty()) return;
   out_.changed = true;
-  out_.json_patch = steps.dump();
+  out_.json_patch = dump_json(steps);
 }
 
 Result<void> Translator::check_shape() {
@@ -526,7 +528,7 @@ bool is_ignored(const std::map<std::string, std::string>& labels) {
 
 Result<Translation> translate_pod(const catalog::Requests& rules, std::string_view pod_json,
                                   std::string_view request_uid, const TranslateOptions& options) {
-  Json pod = Json::parse(pod_json, nullptr, false);
+  Json pod = parse_json(pod_json);
   if (!pod.is_object()) return fail(Code::kInvalidArgument, "not a JSON object");
   if (const std::string kind = text_of(pod, "kind"); !kind.empty() && kind != "Pod") {
     return fail(Code::kInvalidArgument, fmt::format("\"{}\" is not a Pod", kind), "kind");

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json.h"
 #include "base/json_read.h"
 
 namespace heddle::kube {
@@ -23,7 +24,7 @@ int64_t whole_seconds(Duration duration) {
 }  // namespace
 
 Result<LeaseRecord> parse_lease(const std::string& json) {
-  const auto object = nlohmann::json::parse(json, nullptr, false);
+  const auto object = parse_json(json);
   if (!object.is_object() || !object.contains("metadata") || !object["metadata"].is_object()) {
     return fail(Code::kInvalidArgument, "the answer is no Lease");
   }
@@ -52,7 +53,7 @@ std::string lease_json(const LeaseOptions& options, const LeaseRecord& record) {
   if (!record.acquire_time.empty()) spec["acquireTime"] = record.acquire_time;
   const nlohmann::json object = {
       {"apiVersion", "coordination.k8s.io/v1"}, {"kind", "Lease"}, {"metadata", metadata}, {"spec", spec}};
-  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return dump_json(object);
 }
 
 Election::Election(LeaseOptions options) : options_(std::move(options)) {

@@ -10,7 +10,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/json.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "kube/paths.h"
 
 namespace heddle::kube {
@@ -18,14 +20,6 @@ namespace {
 
 constexpr size_t kMaxMessage = 1024;
 constexpr size_t kMaxNamePrefix = 200;
-
-// Never in the middle of a UTF-8 character.
-std::string cut(const std::string& text, size_t bytes) {
-  if (text.size() <= bytes) return text;
-  size_t end = bytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
-  return text.substr(0, end);
-}
 
 using Key =
     std::tuple<std::string, std::string, int, std::string, std::string>;  // uid, name, severity, reason, message
@@ -98,7 +92,7 @@ std::string name_space_of(const ObjectReference& object) {
 
 void State::record(const ObjectReference& object, EventSeverity severity, const std::string& reason,
                    const std::string& message) {
-  const std::string text = cut(message, kMaxMessage);
+  const std::string text = cut_text(message, kMaxMessage);
   const Key key{object.uid, object.name_space + "/" + object.name, static_cast<int>(severity), reason, text};
   std::optional<Write> write;
   {
@@ -136,7 +130,7 @@ std::optional<State::Write> State::next_write(const Key& key) {
 Request State::create_request(Entry& entry) {
   const ObjectReference& object = entry.object;
   const std::string id = make_uuid(names_);
-  const std::string name = cut(object.name, kMaxNamePrefix) + "." + id.substr(0, 8) + id.substr(9, 4);
+  const std::string name = cut_text(object.name, kMaxNamePrefix) + "." + id.substr(0, 8) + id.substr(9, 4);
   const std::string name_space = name_space_of(object);
   nlohmann::json involved = {{"apiVersion", object.api_version}, {"kind", object.kind}, {"name", object.name}};
   if (!object.uid.empty()) involved["uid"] = object.uid;
@@ -158,7 +152,7 @@ Request State::create_request(Entry& entry) {
   Request request;
   request.method = Method::kPost;
   request.path = collection_path(kEvents, name_space);
-  request.body = body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  request.body = dump_json(body);
   return request;
 }
 
@@ -167,7 +161,7 @@ Request State::count_request(const Entry& entry) {
   request.method = Method::kPatch;
   request.path = object_path(kEvents, name_space_of(entry.object), entry.event_name);
   request.content_type = std::string(kMergePatch);
-  request.body = nlohmann::json{{"count", entry.count}, {"lastTimestamp", format_rfc3339(entry.last)}}.dump();
+  request.body = dump_json(nlohmann::json{{"count", entry.count}, {"lastTimestamp", format_rfc3339(entry.last)}});
   return request;
 }
 

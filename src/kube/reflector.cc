@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text.h"
 #include "kube/paths.h"
 
 namespace heddle::kube {
@@ -166,7 +167,7 @@ void Reflector::error_event(std::string_view object) {
   const bool gone = status && (status->code == 410 || status->reason == "Expired" || status->reason == "Gone");
   end_stream({});
   if (gone) return gap();
-  trouble("watch of " + options_.path + ": " + (status ? status->message : std::string(object.substr(0, 200))));
+  trouble("watch of " + options_.path + ": " + (status ? status->message : cut_text(object, 200)));
   again(Next::kResume, {});
 }
 

@@ -2,6 +2,8 @@
 
 #include <simdjson.h>
 
+#include "base/text.h"
+
 namespace heddle::kube {
 namespace {
 
@@ -147,7 +149,7 @@ Error error_of_answer(std::string_view what, int http_status, std::string_view b
     return error;
   }
   constexpr size_t kMostText = 200;
-  std::string text(body.substr(0, kMostText));
+  std::string text = cut_text(body, kMostText);
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < ' ') c = ' ';
   }

@@ -5,6 +5,9 @@
 #include <charconv>
 #include <vector>
 
+#include "base/json.h"
+#include "base/text.h"
+
 namespace heddle::simulation {
 namespace {
 
@@ -13,8 +16,8 @@ constexpr const char* kDurationForm = R"(write a number of seconds, or a text su
 
 std::string shown(const Json& value) {
   constexpr size_t kLongest = 60;
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
+  std::string text = dump_json(value);
+  if (text.size() > kLongest) text = cut_text(text, kLongest) + "...";
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <set>
 
+#include "base/json.h"
 #include "base/random.h"
 #include "engine/slice.h"
 #include "engine/topology.h"
@@ -28,7 +29,7 @@ tl::unexpected<Error> wrong(const std::string& path, std::string message) {
 
 // The value is kept with the document that it is in.
 Result<Json> parse(const NamedJson& file) {
-  Json document = Json::parse(file.text, nullptr, false);
+  Json document = parse_json(file.text);
   if (document.is_discarded()) return wrong(file.name, "is not JSON");
   return document;
 }
@@ -139,7 +140,7 @@ Result<engine::QueueObject> read_queue(const Json& value, const std::string& pat
                    fmt::format("there is no such field; there are name, {}", fmt::join(kKnown, ", ")));
     }
   }
-  auto queue = engine::read_queue_object(object.dump());
+  auto queue = engine::read_queue_object(dump_json(object));
   if (!queue) return wrong(path, queue.error().text());
   if (!queue->queue) return wrong(path, queue->queue.error().text());
   return std::move(*queue);
@@ -164,7 +165,7 @@ Result<engine::ReservationObject> read_reservation(const Json& value, const std:
   Json object = Json::object();
   object["metadata"] = {{"name", name}};
   object["spec"] = std::move(spec);
-  auto reservation = engine::read_reservation_object(object.dump());
+  auto reservation = engine::read_reservation_object(dump_json(object));
   if (!reservation) return wrong(path, reservation.error().text());
   if (!reservation->reservation) return wrong(path, reservation->reservation.error().text());
   return std::move(*reservation);

@@ -11,6 +11,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "standalone/page.h"
 #include "standalone/process.h"
 
@@ -51,7 +53,7 @@ int http_status(Code code) {
 HttpResponse error_response(const Error& error) {
   Json out;
   out["error"] = {{"code", code_name(error.code)}, {"message", error.message}, {"field", error.field}};
-  return json_response(http_status(error.code), out.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return json_response(http_status(error.code), dump_json(out));
 }
 
 HttpResponse error_response(Code code, std::string message) {
@@ -108,11 +110,11 @@ Result<ProcessId> process_of_peer(const HttpRequest& request, const Json& body, 
 }
 
 HttpResponse submit(Daemon& daemon, const HttpRequest& request) {
-  const auto body = Json::parse(request.body, nullptr, false);
+  const auto body = parse_ordered_json(request.body);
   if (!body.is_object() || !body.contains("request")) {
     return error_response(Code::kInvalidArgument, "the body must be an object with `request` and `client`");
   }
-  auto wanted = parse_request(body["request"].dump());
+  auto wanted = parse_request(dump_json(body["request"]));
   if (!wanted) return error_response(wanted.error());
   // Limits of another user can be put out of their reach by root only.
   if (geteuid() != 0 && request.peer_uid != static_cast<int64_t>(geteuid())) {
@@ -132,7 +134,7 @@ HttpResponse submit(Daemon& daemon, const HttpRequest& request) {
   for (const auto& reason : std::get<Refused>(*outcome).reasons) {
     out["refused"].push_back({{"code", reason.code}, {"message", reason.message}});
   }
-  return json_response(422, out.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return json_response(422, dump_json(out));
 }
 
 HttpResponse launch(Daemon& daemon, int64_t id) {
@@ -141,7 +143,7 @@ HttpResponse launch(Daemon& daemon, int64_t id) {
   Json out;
   out["environment"] = found->environment;
   out["folder"] = found->folder;
-  return json_response(200, out.dump());
+  return json_response(200, dump_json(out));
 }
 
 HttpResponse act(Daemon& daemon, const HttpRequest& request, const JobView& job, const std::string& verb) {
@@ -151,15 +153,15 @@ HttpResponse act(Daemon& daemon, const HttpRequest& request, const JobView& job,
   if (verb == "launch") return launch(daemon, job.job.id);
   Result<void> done;
   if (verb == "start") {
-    const auto body = Json::parse(request.body, nullptr, false);
+    const auto body = parse_ordered_json(request.body);
     if (!body.is_object()) return error_response(Code::kInvalidArgument, "the body must be an object with `runner`");
     auto runner = process_of_peer(request, body, "runner");
     if (!runner) return error_response(runner.error());
     done = daemon.start(job.job.id, *runner);
   } else if (verb == "cancel") {
-    const auto body = Json::parse(request.body, nullptr, false);
+    const auto body = parse_ordered_json(request.body);
     const auto why = body.is_object() ? body.value("why", Json()) : Json();
-    done = daemon.cancel(job.job.id, why.is_string() ? why.get<std::string>().substr(0, kMaxWhy)
+    done = daemon.cancel(job.job.id, why.is_string() ? cut_text(why.get<std::string>(), kMaxWhy)
                                                      : "cancelled by " + owner_of(request.peer_uid).name);
   } else {
     return error_response(Code::kNotFound, fmt::format("jobs have no '{}'", verb));
@@ -172,7 +174,7 @@ HttpResponse shut_down(Daemon& daemon, const HttpRequest& request) {
   if (!may_act_on_all(request)) {
     return error_response(Code::kPermissionDenied, "only root and the user who started Heddle may stop it");
   }
-  const auto body = Json::parse(request.body, nullptr, false);
+  const auto body = parse_ordered_json(request.body);
   const bool end_jobs = body.is_object() && body.contains("endJobs") && body["endJobs"] == Json(true);
   const auto unfinished = daemon.shut_down(end_jobs ? ShutDown::kEndJobs : ShutDown::kIfIdle);
   if (!unfinished) return error_response(unfinished.error());
@@ -180,7 +182,7 @@ HttpResponse shut_down(Daemon& daemon, const HttpRequest& request) {
   Json out;
   out["running"] = (*unfinished)->running;
   out["waiting"] = (*unfinished)->waiting;
-  return json_response(409, out.dump());
+  return json_response(409, dump_json(out));
 }
 
 HttpResponse status(Daemon& daemon) {

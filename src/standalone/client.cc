@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "standalone/state_dir.h"
 
 namespace heddle::standalone {
@@ -55,7 +56,7 @@ Code code_of(int64_t status) {
 }
 
 Error error_of(int64_t status, const std::string& body) {
-  const auto json = Json::parse(body, nullptr, false);
+  const auto json = parse_json(body);
   Error error;
   error.code = code_of(status);
   error.message = fmt::format("Heddle answered with status {}", status);
@@ -86,7 +87,7 @@ std::vector<engine::Reason> reasons_of(const Json& list) {
 
 Result<JobStatus> parse_job(const std::string& body) {
   try {
-    const auto json = Json::parse(body);
+    const auto json = parse_json(body);
     JobStatus job;
     job.id = json.at("id").get<int64_t>();
     job.name = json.at("name").get<std::string>();
@@ -160,7 +161,7 @@ Result<std::variant<JobStatus, Rejected>> Client::submit(const JobRequest& reque
   const std::string body = fmt::format(R"({{"request":{},"client":{{"pid":{}}}}})", request_json(request), client_pid);
   HEDDLE_TRY(const auto reply, exchange("POST", "/v1/jobs", body));
   if (reply.status == 422) {
-    const auto json = Json::parse(reply.body, nullptr, false);
+    const auto json = parse_json(reply.body);
     if (!json.is_object() || !json.contains("refused")) return strange_answer();
     return Rejected{reasons_of(json["refused"])};
   }
@@ -177,7 +178,7 @@ Result<JobStatus> Client::job(int64_t id) {
 Result<LaunchReply> Client::launch(int64_t id) {
   HEDDLE_TRY(const auto body, call("POST", fmt::format("/v1/jobs/{}/launch", id), "{}"));
   try {
-    const auto json = Json::parse(body);
+    const auto json = parse_json(body);
     return LaunchReply{json.at("environment").get<std::map<std::string, std::string>>(),
                        json.at("folder").get<std::string>()};
   } catch (const Json::exception&) {
@@ -194,7 +195,7 @@ Result<void> Client::start(int64_t id, int64_t runner_pid) {
 Result<void> Client::cancel(const std::string& id_or_name, const std::string& why) {
   Json body = Json::object();
   if (!why.empty()) body["why"] = why;
-  HEDDLE_CHECK_OK(call("POST", fmt::format("/v1/jobs/{}/cancel", escape(id_or_name)), body.dump()));
+  HEDDLE_CHECK_OK(call("POST", fmt::format("/v1/jobs/{}/cancel", escape(id_or_name)), dump_json(body)));
   return {};
 }
 
@@ -202,7 +203,7 @@ Result<std::optional<StillBusy>> Client::shut_down(ShutDown how) {
   const char* body = how == ShutDown::kEndJobs ? R"({"endJobs":true})" : "{}";
   HEDDLE_TRY(const auto reply, exchange("POST", "/v1/shutdown", body));
   if (reply.status / 100 == 2) return std::optional<StillBusy>();
-  const auto json = Json::parse(reply.body, nullptr, false);
+  const auto json = parse_json(reply.body);
   if (reply.status == 409 && json.is_object() && json.contains("running")) {
     return std::optional<StillBusy>(StillBusy{json.value("running", int64_t{0}), json.value("waiting", int64_t{0})});
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "engine/box_rooms.h"
 #include "standalone/daemon.h"
 #include "standalone/grants.h"
@@ -16,7 +17,7 @@ constexpr int kMostTurns = 4;  // each leaves out more cards
 // The same, on none of these cards.
 void leave_out(const std::set<std::string>& uuids, model::ClaimSpec& spec) {
   spec.requests.at(0).exactly->selectors.push_back(
-      fmt::format("!(device.attributes[\"accelerator.heddle.dev\"].uuid in {})", nlohmann::json(uuids).dump()));
+      fmt::format("!(device.attributes[\"accelerator.heddle.dev\"].uuid in {})", dump_json(nlohmann::json(uuids))));
 }
 
 std::string cards_text(size_t count) {

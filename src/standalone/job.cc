@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "base/json.h"
 #include "base/quantity.h"
 #include "codec/codec.h"
 
@@ -33,7 +34,7 @@ std::string lower(std::string_view text) {
 
 // As a CEL string literal.
 std::string string_literal(std::string_view text) {
-  return nlohmann::json(text).dump();
+  return dump_json(nlohmann::json(text));
 }
 
 Result<int64_t> integer(const nlohmann::json& object, const char* name) {
@@ -166,11 +167,11 @@ std::string request_json(const JobRequest& request) {
   if (request.placement_policy) out["placementPolicy"] = model::policy_name(*request.placement_policy);
   if (!request.vendor.empty()) out["vendor"] = request.vendor;
   // A command line may hold any bytes; what is not UTF-8 is replaced, for it is shown only.
-  return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return dump_json(out);
 }
 
 Result<JobRequest> parse_request(std::string_view json) {
-  const auto object = nlohmann::json::parse(json, nullptr, false);
+  const auto object = parse_ordered_json(json);
   if (!object.is_object()) return fail(Code::kInvalidArgument, "the request is not a JSON object");
   JobRequest request;
   HEDDLE_TRY(request.name, text(object, "name"));

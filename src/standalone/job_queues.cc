@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/json.h"
 #include "base/json_read.h"
 #include "engine/demand.h"
 
@@ -81,7 +82,7 @@ Result<void> put_reservation(const std::string& text, engine::QueueTable& table)
 // The objects of the array, in the table and in force.
 Result<void> fill(const Json& objects, engine::QueueTable& table) {
   for (const Json& object : objects) {
-    const std::string text = object.dump(-1, ' ', false, Json::error_handler_t::replace);
+    const std::string text = dump_json(object);
     HEDDLE_CHECK_OK(json_text(object, "kind") == kReservation ? put_reservation(text, table) : put_queue(text, table));
   }
   table.settle();
@@ -109,16 +110,16 @@ int32_t priority_of(const Job& job) {
 Result<std::string> check_queues(const std::vector<std::string>& documents) {
   Json objects = Json::array();
   for (size_t i = 0; i < documents.size(); ++i) {
-    HEDDLE_CHECK_OK(collect(Json::parse(documents[i], nullptr, false), fmt::format("document {}", i + 1), objects));
+    HEDDLE_CHECK_OK(collect(parse_json(documents[i]), fmt::format("document {}", i + 1), objects));
   }
   if (objects.empty()) return std::string();
   engine::QueueTable table;
   HEDDLE_CHECK_OK(fill(objects, table));
-  return objects.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return dump_json(objects);
 }
 
 Result<JobQueues> JobQueues::make(const std::string& text, Duration patience) {
-  const Json objects = Json::parse(text, nullptr, false);
+  const Json objects = parse_json(text);
   if (!objects.is_array()) return fail(Code::kInternal, "the queues of the ledger cannot be read");
   JobQueues queues(patience);
   if (auto filled = fill(objects, queues.table_); !filled) {

@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "standalone/api.h"
 
 namespace heddle::standalone {
@@ -9,7 +10,7 @@ using Json = nlohmann::ordered_json;
 
 // Names and commands may hold any bytes; what is not UTF-8 is shown as a replacement character.
 std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return dump_json(json);
 }
 
 Json time_json(const std::optional<Time>& time) {
@@ -24,7 +25,7 @@ Json job_json(const Job& job) {
   out["owner"] = job.owner.name;
   out["ownerUid"] = job.owner.uid;
   out["what"] = describe(job.request);
-  out["request"] = Json::parse(request_json(job.request));
+  out["request"] = parse_ordered_json(request_json(job.request));
   out["submittedAt"] = format_rfc3339(job.submitted);
   out["grantedAt"] = time_json(job.granted);
   out["startedAt"] = time_json(job.started);

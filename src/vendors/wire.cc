@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
+
 namespace heddle::vendors {
 namespace {
 
@@ -106,7 +108,7 @@ LibraryState state_of(const json& in) {
 
 // A driver may put any byte into a product name; what is not UTF-8 is replaced rather than thrown at.
 std::string dump(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+  return dump_json(value);
 }
 
 }  // namespace
@@ -148,7 +150,7 @@ std::string times_json(const TimesReport& report) {
 
 Result<Inventory> parse_inventory(std::string_view text) {
   try {
-    const json in = json::parse(text);
+    const json in = parse_json(text);
     Inventory inventory;
     inventory.state = state_of(in);
     in.at("detail").get_to(inventory.detail);
@@ -164,7 +166,7 @@ Result<Inventory> parse_inventory(std::string_view text) {
 
 Result<StatusReport> parse_status(std::string_view text) {
   try {
-    const json in = json::parse(text);
+    const json in = parse_json(text);
     StatusReport report;
     report.state = state_of(in);
     in.at("detail").get_to(report.detail);
@@ -181,7 +183,7 @@ Result<StatusReport> parse_status(std::string_view text) {
 
 Result<TimesReport> parse_times(std::string_view text) {
   try {
-    const json in = json::parse(text);
+    const json in = parse_json(text);
     TimesReport report;
     for (const json& card : in.at("cards")) {
       CardTimes& times = report.emplace_back(CardTimes{card.at("uuid").get<std::string>(), {}});

@@ -444,7 +444,9 @@ def test_the_socket_and_the_page():
 
 def test_garbage_on_the_socket_is_answered(heddle):
     for body in (b"", b"[]", b'{"request":{}}', b'{"request":{"command":["a"]},"client":{"pid":"x"}}',
-                 b'{"request":{"command":["a"]},"client":{"pid":99999999}}', b"\xff" * 100):
+                 b'{"request":{"command":["a"]},"client":{"pid":99999999}}', b"\xff" * 100,
+                 b'{"request":{"name":' + b"[" * 200_000 + b"]" * 200_000 + b'},"client":{"pid":1}}',
+                 b'{"x":' * 200_000 + b"1" + b"}" * 200_000):
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(30)
             client.connect(os.path.join(heddle.folder, "heddle.sock"))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Holds the layers of ARCHITECTURE.md: which folder of src/ may include which, what the core may never include, and how
-long a file may be. Prints one line a finding; exit 1 when there are any."""
+"""Holds the layers of ARCHITECTURE.md: which folder of src/ may include which, what the core may never include, how long
+a file may be, and who may read and write JSON by the library's own calls. Prints one line a finding; exit 1 when there are any."""
 import pathlib
 import re
 import sys
@@ -31,6 +31,9 @@ ALLOWED = {
 }
 # The core decides; it never talks to the network or a database.
 CORE_FORBIDDEN = re.compile(r"^(curl/|openssl/|grpc|sqlite3|boost/asio|boost/beast|prometheus/|sys/socket\.h)")
+# What tenants write may be nested without end or be no UTF-8: base/json.h has the two that bear it.
+BARE_JSON = re.compile(r"\bjson::parse\(|\.dump\(\s*\d*\s*\)", re.I)
+MAY_USE_BARE_JSON = re.compile(r"(_test|/testing|/fake_\w+)\.(cc|h)$|^src/base/json\.cc$")
 MAX_LINES = 600
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 
@@ -55,6 +58,11 @@ def findings(root: pathlib.Path):
                 yield f"{name}: src/{folder} must not include {target}"
             if folder in CORE and not is_test and CORE_FORBIDDEN.match(target):
                 yield f"{name}: the core must not include {target}"
+    for path in sorted([*(root / "src").rglob("*"), *(root / "apps").rglob("*")]):
+        name = str(path.relative_to(root))
+        if path.suffix in (".h", ".cc") and not MAY_USE_BARE_JSON.search(name):
+            for found in BARE_JSON.finditer(path.read_text(encoding="utf-8")):
+                yield f"{name}: {found.group(0)} where parse_json() or dump_json() of base/json.h belongs"
     for path in sorted((root / "sim").rglob("*")):
         if path.suffix in (".h", ".cc", ".c") and path.is_file():
             for kind, target in INCLUDE.findall(path.read_text(encoding="utf-8")):
