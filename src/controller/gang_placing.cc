@@ -192,43 +192,6 @@ void Reconciler::Impl::units_changed() {
   }
 }
 
-// The units that could be tried now, each once. A gang is tried when no write of a member is under way.
-std::vector<const Unit*> Reconciler::Impl::pending_units() {
-  const int64_t now = clock.monotonic_nanos();
-  std::vector<const Unit*> ready;
-  std::set<std::string> seen;
-  for (const Order& entry : std::vector<Order>(pending.begin(), pending.end())) {
-    const PodRecord* record = find(std::get<2>(entry));
-    const Unit* unit = record == nullptr ? nullptr : units.unit_of(std::get<2>(entry));
-    if (unit == nullptr) {
-      pending.erase(entry);
-      continue;
-    }
-    if (!seen.insert(unit->id).second) continue;
-    bool busy = false;
-    bool news = false;
-    for (const std::string& key : unit->members) {
-      const PodRecord* member = find(key);
-      if (member == nullptr || bound(member->pod)) continue;
-      const bool waiting = pending.contains(order_of(member->pod));
-      busy = busy || member->in_flight > 0 || member->clearing || (waiting && member->retry_at > now);
-      news = news || (waiting && (member->refused_version == 0 || member->refused_version != placement_version()));
-    }
-    if (!busy && news) ready.push_back(unit);
-  }
-  std::stable_sort(ready.begin(), ready.end(), [](const Unit* a, const Unit* b) {
-    return std::tuple(-int64_t{a->priority}, a->submitted, a->id) <
-           std::tuple(-int64_t{b->priority}, b->submitted, b->id);
-  });
-  return ready;
-}
-
-void Reconciler::Impl::place_unit(const Unit& unit, std::map<std::string, engine::Outcome>& answers) {
-  if (unit.gang) return place_gang(unit, nullptr, answers);
-  if (PodRecord* record = find(unit.members.empty() ? unit.id : unit.members.front()); record != nullptr)
-    place(*record, answers);
-}
-
 std::vector<PodRecord*> Reconciler::Impl::waiting_members(const Unit& unit, const Work* work) {
   std::vector<PodRecord*> waiting;
   for (const std::string& key : unit.members) {
@@ -247,20 +210,19 @@ void Reconciler::Impl::tell_gang(const Unit& unit, const Work* work, const Telli
 
 // The gang cannot start as it is. What it has been given and does not use goes back; what is left of one that runs is
 // ended when that lasts too long. A member by itself only waits.
-void Reconciler::Impl::gang_refused(const Unit& unit, const Work* work, const Telling& telling) {
+void Reconciler::Impl::gang_refused(const Unit& unit, const Work& work, const Telling& telling) {
   const bool started = gang_started(unit);
-  const bool one = work != nullptr && work->one_of_gang();
   GangState& gang = gangs[unit.id];
   ++(telling.outcome == "Infeasible" ? stats.infeasible : stats.waiting);
-  if (!started && !one && !(gang.whole.empty() && gang.planned.empty())) take_back(unit);
+  if (!started && !work.one_of_gang() && !(gang.whole.empty() && gang.planned.empty())) take_back(unit);
   if (started && whole_members(unit, gang) < unit.minimum && gang.short_since == 0) {
     gang.short_since = std::max<int64_t>(clock.monotonic_nanos(), 1);  // 0 says that it is not short
     wake_at(gang.short_since + options.gang_patience.nanos, {});
   }
   // Those that are not asked for before it has started hear the same.
-  if (work != nullptr && work->core && !started) work = nullptr;
-  tell_gang(unit, work, telling);
-  for (PodRecord* record : waiting_members(unit, work)) {
+  const Work* told = work.core && !started ? nullptr : &work;
+  tell_gang(unit, told, telling);
+  for (PodRecord* record : waiting_members(unit, told)) {
     if (record->failed_nodes.empty()) continue;
     record->failed_nodes.clear();
     record->failures = std::max(record->failures, 5);
@@ -318,15 +280,18 @@ std::optional<GangAsk> Reconciler::Impl::gang_ask(const Unit& unit, const Work* 
     ask.request.members.push_back(*std::move(member));
     ask.members.push_back(std::move(asked));
   }
-  for (PodRecord* record : waiting_members(unit, nullptr)) {
-    if (work == nullptr || !work->core || work->members.contains(record->pod.meta.key())) continue;
+  const auto placed = placed_members(gang);
+  // The others of a gang that starts one by one, while its first one chooses the place.
+  const bool leads = work != nullptr && (work->core || placed.empty());
+  for (PodRecord* record : leads ? waiting_members(unit, nullptr) : std::vector<PodRecord*>()) {
+    if (work->members.contains(record->pod.meta.key())) continue;
     std::vector<Want> open;
     auto member = gang_member(*record, open);
     if (!member) continue;
     if (!segment_of.empty()) member->segment = segment_of.at(record->pod.meta.key());
     ask.request.later.push_back(*std::move(member));
   }
-  for (const auto& [key, node] : placed_members(gang)) {
+  for (const auto& [key, node] : placed) {
     ask.request.fixed_nodes.push_back(node);
     const auto segment = segment_of.find(key);
     if (segment != segment_of.end() && segment->second >= 0)
@@ -363,16 +328,16 @@ std::string Reconciler::Impl::claims_node(const PodRecord& record) const {
   return {};
 }
 
-void Reconciler::Impl::place_gang(const Unit& unit, const Work* work, std::map<std::string, engine::Outcome>& answers) {
+void Reconciler::Impl::place_gang(const Unit& unit, const Work& work, std::map<std::string, engine::Outcome>& answers) {
   if (unit.blocked) return gang_refused(unit, work, waits({*unit.blocked}));
-  std::optional<GangAsk> ask = gang_ask(unit, work);
+  std::optional<GangAsk> ask = gang_ask(unit, &work);
   if (!ask || ask->members.empty()) return;
   if (ask->missing > 0) return gang_refused(unit, work, waits({gang_incomplete(unit, ask->missing)}));
   const model::Pod& first = ask->members.front().record->pod;
   if (auto quota = over_quota(first, ask->least)) return gang_refused(unit, work, waits({std::move(*quota)}));
   std::optional<std::string> shape = shape_of(ask->request);
-  if (work != nullptr && queued.holds.contains(work->id)) shape.reset();
-  const queueing::Workload* workload = work == nullptr ? nullptr : queued.queues->workload(work->id);
+  if (queued.holds.contains(work.id)) shape.reset();
+  const queueing::Workload* workload = queued.queues->workload(work.id);
   if (shape && workload != nullptr && !ask->request.boxes.empty())
     *shape += "\n" + workload->queue;  // which says what boxes are kept for others
   if (const auto same = shape ? answers.find(*shape) : answers.end(); same != answers.end())
@@ -403,7 +368,7 @@ void Reconciler::Impl::place_gang(const Unit& unit, const Work* work, std::map<s
 }
 
 // The engine's "no".
-void Reconciler::Impl::gang_is_told(const Unit& unit, const Work* work, const engine::Outcome& no) {
+void Reconciler::Impl::gang_is_told(const Unit& unit, const Work& work, const engine::Outcome& no) {
   if (const auto* waiting = std::get_if<engine::Waiting>(&no))
     return gang_refused(unit, work, {"Waiting", named(waiting->reasons, unit.name), waiting->needs});
   const auto& never = std::get<engine::Infeasible>(no);
@@ -424,7 +389,7 @@ bool Reconciler::Impl::avoid_kind_of_gang(const engine::GangAssigned& outcome, G
 }
 
 // All of it is held before the first write goes out.
-std::optional<engine::Reason> Reconciler::Impl::gang_assigned(const Unit& unit, const Work* work, GangAsk& ask,
+std::optional<engine::Reason> Reconciler::Impl::gang_assigned(const Unit& unit, const Work& work, GangAsk& ask,
                                                               engine::GangAssigned& outcome) {
   DeviceUsage asked;
   for (size_t i = 0; i < ask.members.size(); ++i) {
@@ -436,11 +401,9 @@ std::optional<engine::Reason> Reconciler::Impl::gang_assigned(const Unit& unit, 
     gang_refused(unit, work, waits({std::move(*quota)}));
     return std::nullopt;
   }
-  if (work != nullptr) {
-    if (auto reason = gang_over_queue(*work, ask, outcome)) return reason;
-    if (work->core) invite_growth(*work);
-  }
-  if (!gang_started(unit)) note_admitted(work == nullptr ? unit.id : work->id, unit.submitted);
+  if (auto reason = gang_over_queue(work, ask, outcome)) return reason;
+  if (work.core) invite_growth(work);
+  if (!gang_started(unit)) note_admitted(work.id, unit.submitted);
   GangState& gang = gangs[unit.id];
   std::vector<PodRecord*> placed;
   for (size_t i = 0; i < ask.members.size(); ++i) {

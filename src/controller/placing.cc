@@ -164,14 +164,6 @@ void Reconciler::Impl::place(PodRecord& record, std::map<std::string, engine::Ou
   }
 }
 
-void Reconciler::Impl::place_pending() {
-  if (queued.queues) return place_queued();
-  std::map<std::string, engine::Outcome> answers;  // "no" for a shape holds for the whole pass: a pass only takes
-  if (!std::exchange(pass_due, false) && passed_version == placement_version()) return;
-  passed_version = placement_version();
-  for (const Unit* unit : pending_units()) place_unit(*unit, answers);
-}
-
 // Two leaders, or a write that arrived late: the younger allocation that nobody runs on yet goes.
 void Reconciler::Impl::audit() {
   if (!std::exchange(audit_due, false)) return;

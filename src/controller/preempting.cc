@@ -228,7 +228,8 @@ void Reconciler::Impl::begin_eviction(const Work& work, queueing::Eviction evict
   for (const std::string& victim : eviction.victims) {
     const queueing::Workload* other = queued.queues->workload(victim);
     const bool borrowed = entitled && other != nullptr && other->queue != queue;
-    const std::string who = fmt::format("{} of queue {}", work_name(eviction.preemptor), queue);
+    std::string who = work_name(eviction.preemptor);
+    if (queued.table.any()) who += " of queue " + queue;
     const std::string why = borrowed ? fmt::format("{} takes back what queue {} borrowed", who, other->queue)
                                      : fmt::format("{} has a higher priority", who);
     names.push_back(work_name(victim));

@@ -98,7 +98,8 @@ void Reconciler::Impl::write_status(std::string_view plural, const std::string& 
 
 void Reconciler::Impl::write_queue_status() {
   const int64_t now = clock.monotonic_nanos();
-  if (!queued.table.any() || !queued.status_dirty || now < queued.status_at) return;
+  if ((!queued.table.any() && queued.table.reservations().empty()) || !queued.status_dirty || now < queued.status_at)
+    return;
   queued.status_dirty = false;
   queued.status_at = now + kStatusNanos;
   wake_at(queued.status_at, std::string(kStatusTimer));

@@ -16,15 +16,13 @@ constexpr size_t kPositionsTold = 20;  // further behind, the exact number would
 
 }  // namespace
 
-// The tree anew, with all units in it, when the objects or the fleet changed.
+// The tree anew, with all units in it, when the objects or the fleet changed. Without any AcceleratorQueue it is one
+// leaf, in which priority and age decide.
 void Reconciler::Impl::refresh_queues() {
   Queued& q = queued;
-  if (!q.table.any()) {
-    if (q.queues) drop_queues();
-    return;
-  }
   const bool objects = q.built_version != q.table.version();
   if (!objects && !std::exchange(q.fleet_due, false)) return;
+  if (!objects && q.table.meters().empty()) return;  // no number of the tree depends on the fleet
   std::vector<engine::FleetPart> fleet = engine::fleet_of(ledger.state());
   for (engine::FleetPart& part : fleet) part.free = 0;
   if (!objects && fleet == q.fleet) return;
@@ -37,6 +35,7 @@ void Reconciler::Impl::refresh_queues() {
   if (q.queues) {
     for (auto& [name, past] : q.queues->past(clock.now())) config.past[name] = past;
   }
+  if (!q.table.any()) config.patience.reset();  // whoever asks for no order but priority and age gets no other
   auto made = queueing::Queues::make(std::move(config));
   if (!made) {  // the table checks all that could be refused
     log.error("the tree of queues cannot be built", {{"error", made.error().text()}});
@@ -276,7 +275,6 @@ void Reconciler::Impl::add_granted(const PodRecord& record, const std::vector<Wa
 
 std::optional<engine::Reason> Reconciler::Impl::over_queue(const PodRecord& record, const std::vector<Want>& open,
                                                            const engine::Assigned& outcome) {
-  if (!queued.queues) return std::nullopt;
   std::vector<queueing::Portion> demand = demand_of(record, true);
   add_granted(record, open, outcome, demand);
   return admit(work_id(record), std::move(demand));
@@ -305,7 +303,6 @@ std::optional<engine::Reason> Reconciler::Impl::gang_over_queue(const Work& work
 // Quota refused devices of this kind: the nodes that have some are left out. False when that cannot help.
 bool Reconciler::Impl::avoid_kind(const engine::Assigned& outcome, const std::vector<Want>& open,
                                   engine::PlacementRequest& request) const {
-  if (!queued.queues) return false;
   bool any = false;
   for (size_t i = 0; i < open.size(); ++i) {
     const model::ClaimSpec& spec = open[i].request != nullptr ? open[i].request->spec : open[i].claim->spec;
@@ -331,7 +328,7 @@ void Reconciler::Impl::close_nodes(const PodRecord& record, engine::PlacementReq
 // Where it stands, behind the reasons why it does not start.
 void Reconciler::Impl::add_position(const PodRecord& record, Telling& telling) const {
   std::erase_if(telling.reasons, [](const engine::Reason& reason) { return reason.code == kPosition; });  // told again
-  if (!queued.queues || telling.outcome != "Waiting") return;
+  if (!queued.table.any() || telling.outcome != "Waiting") return;
   const auto place = queued.positions.find(work_id(record));
   if (place == queued.positions.end()) return;
   const auto& [queue, counted] = place->second;
@@ -398,7 +395,7 @@ bool Reconciler::Impl::worth_trying(const Work& work) {
 
 void Reconciler::Impl::place_work(const Work& work, std::map<std::string, engine::Outcome>& answers) {
   const Unit* unit = units.find(work.unit);
-  if (unit != nullptr && unit->gang) return place_gang(*unit, &work, answers);
+  if (unit != nullptr && unit->gang) return place_gang(*unit, work, answers);
   if (PodRecord* record = find(work.id); record != nullptr) place(*record, answers);
 }
 
@@ -411,8 +408,8 @@ void Reconciler::Impl::invite_growth(const Work& core) {
   }
 }
 
-// As place_pending(), in the order of the queues.
-void Reconciler::Impl::place_queued() {
+// The waiting pods, in the order of the queues.
+void Reconciler::Impl::place_pending() {
   queued.rooms_stale = true;
   place_held();
   if (!std::exchange(pass_due, false) && passed_version == placement_version()) return;

@@ -83,7 +83,7 @@ struct Queued {
   std::vector<engine::FleetPart> fleet;  // as the tree was built for
   uint64_t built_version = 0;            // of the table; 0: not built
   bool fleet_due = true;
-  std::optional<queueing::Queues> queues;              // nothing: no AcceleratorQueue
+  std::optional<queueing::Queues> queues;              // nothing: not leading yet
   std::unique_ptr<queueing::Preemptions> preemptions;  // with queues
   uint64_t version = 1;  // raised when something could start that could not before, apart from what the State says
 

@@ -384,5 +384,15 @@ TEST(GangFaults, RandomFaultsOnEveryKindOfRequest) {
   }
 }
 
+// Nobody waits for the others; still the first one goes where there is room for all.
+TEST_F(GangReconcilerTest, OneThatStartsOneByOneIsPutWhereAllOfItFits) {
+  cluster.add_node("n1", 1, 81920, "64", "", "r1");
+  cluster.add_node("n2", 3, 81920, "64", "", "r2");
+  const Json marks{{"heddle.dev/gang-minimum", "1"}, {"heddle.dev/topology-required", "rack"}};
+  for (const char* name : {"p0", "p1", "p2"}) cluster.create_member(name, 3, marks);
+  start();
+  for (const char* name : {"p0", "p1", "p2"}) EXPECT_EQ(cluster.node_of(name), "n2") << name;
+}
+
 }  // namespace
 }  // namespace heddle::controller::testing

@@ -176,19 +176,17 @@ struct Reconciler::Impl {
   void units_changed();
   void check_stalled();
   void check_short_gangs();
-  [[nodiscard]] std::vector<const Unit*> pending_units();
-  void place_unit(const Unit& unit, std::map<std::string, engine::Outcome>& answers);
-  // work: the one of its works that is tried; null: there are no queues.
-  void place_gang(const Unit& unit, const Work* work, std::map<std::string, engine::Outcome>& answers);
-  void gang_is_told(const Unit& unit, const Work* work, const engine::Outcome& no);
+  // work: the one of its works that is tried.
+  void place_gang(const Unit& unit, const Work& work, std::map<std::string, engine::Outcome>& answers);
+  void gang_is_told(const Unit& unit, const Work& work, const engine::Outcome& no);
   std::optional<GangAsk> gang_ask(const Unit& unit, const Work* work);
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> placed_members(const GangState& gang);
   std::optional<engine::GangMember> gang_member(const PodRecord& record, std::vector<Want>& open);
   // What its queue says to these devices; nothing: they are planned, or told why not.
-  std::optional<engine::Reason> gang_assigned(const Unit& unit, const Work* work, GangAsk& ask,
+  std::optional<engine::Reason> gang_assigned(const Unit& unit, const Work& work, GangAsk& ask,
                                               engine::GangAssigned& outcome);
   bool avoid_kind_of_gang(const engine::GangAssigned& outcome, GangAsk& ask) const;
-  void gang_refused(const Unit& unit, const Work* work, const Telling& telling);
+  void gang_refused(const Unit& unit, const Work& work, const Telling& telling);
   void tell_gang(const Unit& unit, const Work* work, const Telling& telling);
   void take_back(const Unit& unit);
   void end_gang(const Unit& unit);
@@ -204,7 +202,6 @@ struct Reconciler::Impl {
   [[nodiscard]] std::string claims_node(const PodRecord& record) const;
 
   // placing.cc: the waiting pods, and what must be taken back
-  void place_pending();
   void place(PodRecord& record, std::map<std::string, engine::Outcome>& answers);
   [[nodiscard]] DeviceUsage used_of(const Quota& quota) const;
   [[nodiscard]] std::optional<engine::Reason> over_quota(const model::Pod& pod, const DeviceUsage& ask) const;
@@ -274,7 +271,7 @@ struct Reconciler::Impl {
   void close_nodes(const PodRecord& record, engine::PlacementRequest& request);
   void add_position(const PodRecord& record, Telling& telling) const;
   void number_positions();
-  void place_queued();
+  void place_pending();
   void place_work(const Work& work, std::map<std::string, engine::Outcome>& answers);
   std::vector<std::string> place_started();
   void invite_growth(const Work& core);

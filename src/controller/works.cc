@@ -321,8 +321,10 @@ StatedWork Reconciler::Impl::workload_of(const Work& work) {
   workload.priority = gang ? unit->priority : first->priority;
   workload.never_preempts = gang ? unit->never_preempts : first->never_preempts;
   workload.submitted = gang && work.core ? unit->submitted : first->meta.created;
-  auto queue = queued.table.queue_of(first->meta.name_space, label_of(*first, kQueueLabel));
-  std::string reservation = label_of(*first, kReservationLabel);
+  // Where there are no queues, or no reservations, a label of one says nothing.
+  const QueueTable& table = queued.table;
+  auto queue = table.queue_of(first->meta.name_space, table.any() ? label_of(*first, kQueueLabel) : std::string());
+  std::string reservation = table.any() || !table.reservations().empty() ? label_of(*first, kReservationLabel) : "";
   Result<void> allowed;
   if (queue && !reservation.empty()) allowed = queued.table.may_use(reservation, first->meta.name_space, *queue);
   if (!queue || !allowed) {

@@ -35,7 +35,7 @@ class Preemptions::Candidates {
         continue;
       }
       const Victim& victim = *best->at;
-      if (++best->at == best->end) heads_.erase(best);
+      if (++best->at == best->end || all_behind_stay(victim)) heads_.erase(best);
       if (eligible(victim)) return &victim;
     }
   }
@@ -57,6 +57,12 @@ class Preemptions::Candidates {
       if (!second && !queue.empty() && all_.queues_.borrowers(queue) == 0) continue;
       if (!order.empty()) heads_.push_back({order.begin(), order.end()});
     }
+  }
+
+  // Behind what leaves, priorities rise: so one look is enough where nothing has less.
+  [[nodiscard]] bool all_behind_stay(const Victim& victim) const {
+    const bool by_priority = victim.queue.empty() || victim.queue == preemptor_.queue;
+    return by_priority && !victim.leaving && victim.priority >= preemptor_.priority;
   }
 
   [[nodiscard]] bool eligible(const Victim& victim) const {

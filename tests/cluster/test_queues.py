@@ -309,6 +309,43 @@ def test_a_gang_of_higher_priority_evicts_and_starts_whole(api, controller, ns, 
     assert sum(entry["holders"] for entry in objects.granted(api.list("resourceclaims", ns)).values()) == 2
 
 
+def test_without_queues_a_higher_priority_evicts(api, controller, ns, make_node, crds):
+    """A pod with a card and one without accelerators, each of which is in the way."""
+    assert not api.list("acceleratorqueues")
+    node = make_node(cards=2, cpu="8")
+    name = objects.unique("high")
+    api.create("priorityclasses", {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
+                                   "value": 1000})
+    polite = objects.unique("polite")
+    api.create("priorityclasses", {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": polite},
+                                   "value": 2000, "preemptionPolicy": "Never"})
+    at = {"nodeSelector": {"kubernetes.io/hostname": node}}
+    for pod in ("old", "young"):
+        api.create("pods", objects.pod(pod, ns, limits=objects.share(count=1), labels={"app": pod}, **at))
+        api.wait_for("pods", pod, ns, objects.bound, "bound", 60)
+        bound_at = int(time.time())
+        wait_until("another second", lambda then=bound_at: int(time.time()) > then, 5)
+    api.create("pods", objects.pod("polite", ns, limits=objects.share(count=1), priorityClassName=polite, **at))
+    api.wait_for("pods", "polite", ns, waits_for("Capacity: "), "waits, and asks nobody to go", 60)
+    assert not evicted(api, ns)
+    api.delete("pods", "polite", ns, grace=0)
+    api.create("pods", objects.pod("mine", ns, limits=objects.share(count=1), priorityClassName=name, **at))
+    api.wait_for("pods", "mine", ns, waits_for("Evicting: "), "says for whom it waits", 60)
+    reclaimed(api, ns, "mine")
+    assert [body["metadata"]["name"] for body in api.list("pods", ns)] == ["mine", "old"]
+    said, = [event["message"] for event in api.list("events", ns) if event["reason"] == "HeddleEvicted"]
+    assert said == f"evicted: {ns}/mine has a higher priority"
+    # One card is free now but for the processors, which a pod without accelerators has.
+    api.delete("pods", "old", ns, grace=0)
+    plain = objects.pod("plain", ns, [objects.container(requests={"cpu": "7"})], **at)
+    api.create("pods", plain)
+    api.wait_for("pods", "plain", ns, objects.bound, "bound", 60)
+    body = objects.pod("busy", ns, [objects.container(limits=objects.share(count=1), requests={"cpu": "4"})], priorityClassName=name, **at)
+    api.create("pods", body)
+    reclaimed(api, ns, "busy")
+    assert not api.find("pods", "plain", ns)
+
+
 @pytest.mark.parametrize("write", [1, 2, 3, 4, 5])
 def test_killed_in_the_middle_of_a_reclaim(api, controller, ns, make_node, make_queue, write):
     node, a, _ = borrow(api, ns, make_node, make_queue)
