@@ -1,5 +1,6 @@
 # Heddle's entry points. The work is in tools/*.sh; each script says what it does at its top.
-.PHONY: help setup build run test test-unit test-cluster test-conformance test-skew lint asan tsan fuzz soak bench docs clean
+IMAGE ?=
+.PHONY: help setup build image run test test-unit test-cluster test-conformance test-skew lint asan tsan fuzz soak bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -11,6 +12,11 @@ setup: ## install what is missing (Debian 12, as root or with sudo)
 build: ## build everything into build/release
 	@tools/setup.sh build
 	@tools/build.sh release
+
+image: ## the container image that the chart runs, as an OCI archive: build/heddle-image.tar (IMAGE=registry/name names it)
+	@tools/setup.sh build
+	@tools/build.sh release heddle-controller heddle-agent heddle-oci-hook heddle_guard heddle_guard_ascend
+	@tools/make_image.py $(if $(IMAGE),--name $(IMAGE))
 
 run: ## start Heddle on this machine and show it at work
 	@tools/setup.sh build

@@ -5,22 +5,19 @@ import pytest
 
 from harness import image, objects
 from harness.forward import Forward
-from harness.heddle import NAMESPACE, WEBHOOKS, WORKLOADS, build_dir, program, render
+from harness.heddle import NAMESPACE, WEBHOOKS, WORKLOADS, build_dir, render
 from harness.process import wait_until
 from test_share import tenant, wait_done, wait_line
 
-IMAGE = "heddle.test/heddle"
 GUARDS = ("libheddle_guard.so", "libheddle_guard_ascend.so")  # beside the programs, where the agent looks for them
 
 
-def heddle_image(heddle):
-    """Programs, guard and the libraries that they load, as a release image has them."""
-    root = image.shell_root(heddle.dir / "heddle-image")
-    programs = [program(name) for name in ("heddle-controller", "heddle-agent", "heddle-oci-hook")]
-    image.add_glibc(root, [path for path in programs if path.exists()])
-    for library in GUARDS:
-        (root / "bin" / library).write_bytes((build_dir() / "lib" / library).read_bytes())
-    heddle.cluster.node.import_image(f"{IMAGE}:1", root, ["/bin/heddle-controller"])
+def import_heddle_image(node):
+    """As the README says it: `make image`, and the archive imported on the node. The chart's default name finds it."""
+    archive = node.dir / "img/heddle-image.tar"
+    image.build_image(build_dir(), archive, image.default_name())
+    node.ctr("images", "import", archive)
+    archive.unlink()
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +26,11 @@ def installed(heddle):
     api, forward = heddle.api, Forward(heddle.cluster.gateway, 0, heddle.cluster.plane.port)
     heddle.stop()
     heddle.remove_webhooks()
-    heddle_image(heddle)
+    import_heddle_image(heddle.cluster.node)
     reach = [{"name": "KUBERNETES_SERVICE_HOST", "value": heddle.cluster.gateway},
              {"name": "KUBERNETES_SERVICE_PORT", "value": str(forward.port)}]
     values = heddle.values()
     values.pop("webhook")
-    values["image"] = {"repository": IMAGE, "tag": "1", "pullPolicy": "Never"}
     for part in ("controller", "agent"):
         values[part].update({"extraEnv": reach})
     values["agent"]["extraEnv"] = [*reach, {"name": "NVSIM_ROOT", "value": str(heddle.driver_root)}]

@@ -1,49 +1,14 @@
-"""Container images without a registry: a folder packed into a one-layer OCI archive that containerd imports."""
-import hashlib
-import io
-import json
+"""Container images without a registry, by the tool that makes Heddle's own: a folder packed into a one-layer OCI archive."""
 import os
 import pathlib
 import shutil
-import subprocess
-import tarfile
+import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "tools"))
 
-def _digest(data):
-    return "sha256:" + hashlib.sha256(data).hexdigest()
+from make_image import build_image, default_name, library_closure, pack  # noqa: E402
 
-
-def pack(name, rootfs, entrypoint, out, env=("PATH=/bin:/usr/bin",)):
-    """Packs the folder `rootfs` as image `name` ("host/repo:tag") into the archive `out`."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        tar.add(rootfs, arcname=".")
-    layer = buffer.getvalue()
-    config = json.dumps({
-        "architecture": "amd64", "os": "linux",
-        "config": {"Entrypoint": list(entrypoint), "Env": list(env)},
-        "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
-    }).encode()
-
-    def descriptor(media_type, data, **more):
-        return {"mediaType": media_type, "digest": _digest(data), "size": len(data), **more}
-
-    manifest = json.dumps({
-        "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": descriptor("application/vnd.oci.image.config.v1+json", config),
-        "layers": [descriptor("application/vnd.oci.image.layer.v1.tar", layer)],
-    }).encode()
-    annotations = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name.split(":")[-1]}
-    index = json.dumps({"schemaVersion": 2, "manifests": [descriptor(
-        "application/vnd.oci.image.manifest.v1+json", manifest, annotations=annotations)]}).encode()
-    files = {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}', "index.json": index}
-    files.update({"blobs/sha256/" + _digest(blob)[7:]: blob for blob in (config, manifest, layer)})
-    with tarfile.open(out, "w") as tar:
-        for path, data in files.items():
-            info = tarfile.TarInfo(path)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-    return out
+__all__ = ["add_glibc", "build_image", "default_name", "library_closure", "pack", "shell_root"]
 
 
 def shell_root(folder):
@@ -58,20 +23,6 @@ def shell_root(folder):
         if not link.is_symlink():
             link.symlink_to("busybox")
     return folder
-
-
-def library_closure(*programs):
-    """{name in the image: host file} of the shared libraries that the programs load, and their dynamic loader."""
-    found = {}
-    for program in programs:
-        text = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False).stdout
-        for line in text.splitlines():
-            words = line.split()
-            if "=>" in words and len(words) > 2 and words[2].startswith("/"):
-                found[words[0]] = words[2]
-            elif words and words[0].startswith("/"):
-                found[words[0]] = words[0]
-    return found
 
 
 def add_glibc(folder, programs=(), extra=("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1")):
