@@ -197,10 +197,15 @@ class Agent {
     return identity;
   }
 
-  // Processes that were on a card before this agent could grant anything: the card belongs to them until they end.
-  void note_in_use(const std::vector<vendors::CardStatus>& statuses, const std::vector<Grant>& granted) {
+  // Processes that were on a card before Heddle could grant it: the card belongs to them until they end. A card that an
+  // agent before this one offered, or that a claim holds, was Heddle's: who came to it while no agent ran is an
+  // intruder.
+  void note_in_use(const std::vector<vendors::CardStatus>& statuses, const std::vector<Grant>& granted,
+                   const std::vector<model::ResourceSlice>& slices) {
+    const std::set<std::string> offered = offered_cards(slices);
     std::map<std::string, std::map<int64_t, uint64_t>> in_use;
     for (const vendors::CardStatus& card : statuses) {
+      if (offered.contains(card.uuid) || is_held(card.uuid)) continue;
       for (const vendors::CardProcess& process : card.processes) {
         const std::optional<ProcessIdentity> identity = identify(process.pid);
         if (!identity) continue;
@@ -396,7 +401,7 @@ class Agent {
     const std::vector<ClaimRecord> records = preparer_->records();
     const std::vector<Grant> granted = grants(state, records);
     if (!looked_) {
-      note_in_use(statuses, granted);
+      note_in_use(statuses, granted, state.slices);
       source_.forget_missing([this](const std::string& uuid) { return is_held(uuid); });
     }
     drop_ended_users();

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 
 #include "agent/names.h"
 #include "base/text.h"
@@ -291,6 +290,19 @@ std::map<std::string, std::string> foreign_owners(const std::vector<vendors::Car
     }
   }
   return owners;
+}
+
+std::set<std::string> offered_cards(const std::vector<model::ResourceSlice>& slices) {
+  std::set<std::string> offered;
+  for (const model::ResourceSlice& slice : slices) {
+    if (slice.driver != kDriver) continue;
+    for (const model::Device& device : slice.devices) {
+      const std::string* uuid = text_attribute(device, slice.driver, "uuid");
+      const bool foreign = std::ranges::find(device.taints, kTaintForeign, &model::Taint::key) != device.taints.end();
+      if (uuid != nullptr && !foreign) offered.insert(*uuid);
+    }
+  }
+  return offered;
 }
 
 }  // namespace heddle::agent

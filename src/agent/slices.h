@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -54,5 +55,8 @@ SlicePlan plan_slices(const std::vector<model::ResourceSlice>& desired,
 std::map<std::string, std::string> foreign_owners(const std::vector<vendors::Card>& cards,
                                                   const std::vector<model::ResourceSlice>& slices,
                                                   const std::map<std::string, Quantity>& allocatable);
+
+// uuids of the cards that our own slices among these offer to nobody else: those without the mark of another owner.
+std::set<std::string> offered_cards(const std::vector<model::ResourceSlice>& slices);
 
 }  // namespace heddle::agent

@@ -278,6 +278,18 @@ TEST(ForeignOwners, ByUuidByPciAddressAndByDevicePlugin) {
   EXPECT_EQ(foreign_owners(list, {}, {{"nvidia.com/gpu", Quantity::from_int(3)}}).size(), 3U);
 }
 
+TEST(OfferedCards, AreThoseOfOurOwnSlicesThatNobodyElseOwns) {
+  std::vector<model::ResourceSlice> slices = desired_slices(kNode, cards(3), {{"GPU-1", "in-use-by-others"}});
+  ASSERT_EQ(slices.size(), 1U);
+  model::ResourceSlice other;
+  other.driver = "gpu.nvidia.com";
+  other.devices.resize(1);
+  other.devices[0].attributes["uuid"] = std::string("GPU-9");
+  slices.push_back(other);
+  EXPECT_EQ(offered_cards(slices), (std::set<std::string>{"GPU-0", "GPU-2"}));
+  EXPECT_TRUE(offered_cards({}).empty());
+}
+
 TEST(Slices, EachVendorHasItsOwnPool) {
   std::vector<vendors::Card> list = cards(65);
   for (int64_t i = 0; i < 2; ++i) {
