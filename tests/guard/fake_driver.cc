@@ -120,10 +120,12 @@ API CUresult cuDeviceGetCount(int* count) {
   *count = 1;
   return CUDA_SUCCESS;
 }
+#ifndef FAKE_WITHOUT_UUID
 API CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   std::memset(uuid->bytes, 0x11, sizeof(uuid->bytes));
   return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
+#endif
 API CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice) {
   *bytes = kMemory;
   return CUDA_SUCCESS;

@@ -311,6 +311,21 @@ TEST_F(GuardTest, DevicesThatWereNotGivenAreRefused) {
   }
 }
 
+// As it was before CUDA 9.2: which device it is nobody says, so it is none of those that were given.
+TEST_F(GuardTest, ADriverThatDoesNotTellItsDevicesHasNoneThatWereGiven) {
+  for (const bool deny : {true, false}) {
+    const Folder folder;
+    ClaimLimits limits = limits_for({{kFakeUuid, 100 * kMiB, 0, false, 0}});
+    limits.flags.deny_unlisted_devices = deny;
+    write_guard_files(folder.path(), limits);
+    Probe p(folder.path(), HEDDLE_OLD_LIBRARIES, {});
+    ASSERT_EQ(p.code("init"), kOk);
+    EXPECT_EQ(p.code("ctx 0"), deny ? kOutOfMemory : kOk);
+    EXPECT_EQ(p.code("alloc 1048576"), deny ? kOutOfMemory : kOk);
+    EXPECT_EQ(p.code("alloc 8388608000"), deny ? kOutOfMemory : kOk);
+  }
+}
+
 TEST_F(GuardTest, AWholeCardIsCountedAndShownAsItIs) {
   write_guard_files(folder_.path(), limits_for({{kFakeUuid, int64_t{1} << 30, 0, true, 0}}));
   Probe p = probe();

@@ -161,6 +161,8 @@ int visit_address(dl_phdr_info* info, size_t, void* data) {
     const uintptr_t start = info->dlpi_addr + segment.p_vaddr;
     if (search->address - start >= segment.p_memsz) continue;
     *search->found = object_from(*info);
+    search->found->start = start;
+    search->found->end = start + segment.p_memsz;
     return 1;
   }
   return 0;

@@ -10,6 +10,8 @@ struct LoadedObject {
   uintptr_t base = 0;
   const char* path = nullptr;  // as the loader knows it; lives as long as the object
   const void* dynamic = nullptr;
+  uintptr_t start = 0;  // of the segment that object_of() was asked for, and its end
+  uintptr_t end = 0;
 };
 
 // The first loaded object whose soname or file name begins with one of the two prefixes. False: none is.

@@ -225,6 +225,23 @@ int take_slot(heddle_guard_usage& usage, uint32_t pid, uint32_t pid_namespace) {
   return -1;
 }
 
+// A program that was replaced by exec held a slot under the pid and the start time that this one has now. The driver
+// gave back all that it had.
+void free_slots_of_former_image(heddle_guard_usage& usage, uint32_t pid, uint32_t pid_namespace, uint64_t started) {
+  const uint64_t used = ledger::load(usage.header.slots_used);
+  for (uint32_t i = 0; started != 0 && i < used && i < HEDDLE_GUARD_SLOTS; ++i) {
+    heddle_guard_slot& slot = usage.slots[i];
+    const uint64_t generation = ledger::load(slot.generation);
+    const uint64_t owner = ledger::load(slot.owner);
+    if (ledger::owner_pid(owner) != pid || ledger::owner_namespace(owner) != pid_namespace) continue;
+    // A start time of zero: it died, or was replaced, before it had written one.
+    const uint64_t its = ledger::load(slot.start_time);
+    if (its != started && its != 0) continue;
+    ledger::free_dead_slot(usage, i, owner, generation);
+    lower_to(usage.header.slot_hint, i);
+  }
+}
+
 // At its start a process frees what the dead left, but of many that start at once only one does.
 void sweep_at_start(heddle_guard_usage& usage) {
   constexpr uint64_t kDistance = 50000000;
@@ -242,6 +259,8 @@ heddle_guard_slot* claim_slot(Process& own) {
   const uint32_t pid = own_pid();
   const uint32_t pid_namespace = own_pid_namespace();
   if (pid_namespace == 0) return nullptr;
+  const uint64_t started = process_state(0).start_time;
+  free_slots_of_former_image(usage, pid, pid_namespace, started);
   sweep_at_start(usage);
   int index = take_slot(usage, pid, pid_namespace);
   if (index < 0 && sweep_dead()) index = take_slot(usage, pid, pid_namespace);
@@ -258,7 +277,7 @@ heddle_guard_slot* claim_slot(Process& own) {
     ledger::store(device.outstanding_ns, 0);
     ledger::store(device.busy_ns, 0);
   }
-  ledger::store(slot.start_time, process_state(0).start_time);
+  ledger::store(slot.start_time, started);
   __atomic_store_n(&own.slot_plus_one, static_cast<uint32_t>(index) + 1, __ATOMIC_RELEASE);
   return &slot;
 }
@@ -307,6 +326,43 @@ void keep_rule(int ordinal, int rule) {
   Loaded& s = state();
   if (ordinal < 0 || ordinal >= static_cast<int>(sizeof(s.rule_of_ordinal))) return;
   __atomic_store_n(&s.rule_of_ordinal[ordinal], static_cast<int8_t>(rule >= 0 ? rule + 1 : -1), __ATOMIC_RELAXED);
+}
+
+namespace {
+
+// Where the driver's objects lie, as far as they have called so far. A driver stays loaded (driver_table.h).
+struct Range {
+  uintptr_t start, end;
+};
+Range driver_ranges[8];
+uint32_t driver_range_count = 0;
+
+bool is_ours(const LoadedObject& object) {
+  LoadedObject own;
+  return object_of(reinterpret_cast<const void*>(&is_in_driver), &own) && own.dynamic == object.dynamic;
+}
+
+}  // namespace
+
+bool is_in_driver(const void* address) {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  constexpr uint32_t kMost = sizeof(driver_ranges) / sizeof(driver_ranges[0]);
+  const uint32_t taken = __atomic_load_n(&driver_range_count, __ATOMIC_ACQUIRE);
+  for (uint32_t i = 0; i < kMost && i < taken; ++i) {
+    const uintptr_t end = __atomic_load_n(&driver_ranges[i].end, __ATOMIC_ACQUIRE);
+    if (at < end && at >= __atomic_load_n(&driver_ranges[i].start, __ATOMIC_RELAXED)) return true;
+  }
+  LoadedObject object;
+  if (!object_of(address, &object) || !(vendor::is_of_driver(object) || is_ours(object))) return false;
+  const uint32_t place = __atomic_fetch_add(&driver_range_count, 1, __ATOMIC_ACQ_REL);
+  if (place >= kMost) {
+    __atomic_store_n(&driver_range_count, kMost, __ATOMIC_RELEASE);
+    return true;
+  }
+  // The end last: until then the entry matches nothing.
+  __atomic_store_n(&driver_ranges[place].start, object.start, __ATOMIC_RELAXED);
+  __atomic_store_n(&driver_ranges[place].end, object.end, __ATOMIC_RELEASE);
+  return true;
 }
 
 bool accounted(int rule) {

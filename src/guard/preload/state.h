@@ -120,18 +120,28 @@ bool refused(int rule);
 // Frees the slots of processes that are gone. True: at least one was freed.
 bool sweep_dead();
 
-// Marks a thread as being inside a hook: what the driver calls from there passes through uncounted.
+// True when who returns to this address is the vendor's driver, which may end in a jump to another of its functions:
+// then it is the driver's own caller, which is us. Cost: a few comparisons once an object of the driver is known.
+bool is_in_driver(const void* address);
+
+// Marks a thread as being inside a hook: what the driver itself calls from there passes through uncounted. What anybody
+// else calls meanwhile does not: a handler of a signal that came while a launch is held, or a callback of the program.
+// To be made in the exported function itself, whose return address says who calls.
 class Entry {
  public:
-  Entry() : outer_(inside_) { inside_ = true; }
+  [[gnu::always_inline]] Entry() : outer_(inside_), nested_(false) {
+    inside_ = true;
+    if (outer_) nested_ = is_in_driver(__builtin_return_address(0));
+  }
   ~Entry() { inside_ = outer_; }
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
-  [[nodiscard]] bool nested() const { return outer_; }
+  [[nodiscard]] bool nested() const { return nested_; }
 
  private:
   static __thread bool inside_ __attribute__((tls_model("initial-exec")));  // NOLINT: of the thread, zero at its start
   bool outer_;
+  bool nested_;
 };
 
 }  // namespace heddle::guard

@@ -2,6 +2,7 @@
 // file that defines these and the interposers.
 #pragma once
 
+#include "guard/preload/elf.h"
 #include "guard/preload/state.h"
 
 namespace heddle::guard::vendor {
@@ -31,6 +32,9 @@ struct Library {
   const char* soname;  // its prefix
   bool (*loaded)();    // the real functions were found
 };
+
+// True when an object is a part of the vendor's driver: what it calls inside a call of ours is not the program's.
+bool is_of_driver(const LoadedObject& object);
 
 // Our function of this exported name and whose it is; null when it is not one of ours.
 void* hook_of_name(const char* name, const Library** library);

@@ -125,7 +125,7 @@ int rule_of(int32_t device) {
   } else if (config().device_count == 1) {
     rule = 0;  // a container that has one NPU
   } else {
-    return kNoDevice;
+    return kUnlisted;  // one of several, and nobody says which
   }
   keep_rule(device, rule);
   return rule;
@@ -175,6 +175,19 @@ void* vendor::hook_of_name(const char* name, const Library** library) {
     }
   }
   return nullptr;
+}
+
+// ACL calls the runtime through further libraries of its folder.
+bool vendor::is_of_driver(const LoadedObject& object) {
+  const char* name = name_of(object);
+  if (begins_with(name, "libascend") || begins_with(name, "libacl") || begins_with(name, "libruntime")) return true;
+  LoadedObject library;
+  if (!find_object("libascendcl.so", "libruntime.so", &library)) return false;
+  if (object.path == nullptr || library.path == nullptr) return false;
+  const char* slash = strrchr(library.path, '/');
+  if (slash == nullptr) return false;
+  const auto folder = static_cast<size_t>(slash - library.path) + 1;
+  return strncmp(object.path, library.path, folder) == 0 && strchr(object.path + folder, '/') == nullptr;
 }
 
 const vendor::Library* vendor::refused_name(const char* name) {

@@ -18,6 +18,12 @@ int hex_digit(char c) {
   return -1;
 }
 
+// Answers by which the call that is asked about fails in the driver as well.
+bool there_is_no_device(CUresult answer) {
+  return answer == CUDA_ERROR_NOT_INITIALIZED || answer == CUDA_ERROR_DEINITIALIZED ||
+         answer == CUDA_ERROR_INVALID_DEVICE || answer == CUDA_ERROR_NO_DEVICE;
+}
+
 }  // namespace
 
 size_t vendor::process_bytes() {
@@ -53,30 +59,30 @@ bool vendor::parse_identity(const char* text, unsigned char (&identity)[16]) {
 
 int rule_of(CUdevice device) {
   int rule = kUnlisted;
+  if (device == kUntold) return kUnlisted;
   if (device < 0) return kNoDevice;
   if (known_rule(device, &rule)) return rule;
   // By the driver's own identity, so the form of CUDA_VISIBLE_DEVICES and the order of ordinals do not matter. The
   // second version knows partitions of a card; the first names the card.
   CUuuid uuid{};
   rule = kUnlisted;
-  bool told = false;
-  if (cuda().cuDeviceGetUuid_v2 != nullptr && cuda().cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS) {
-    told = true;
-    rule = rule_of_identity(&uuid);
+  CUresult second = CUDA_ERROR_NOT_FOUND;
+  CUresult first = CUDA_ERROR_NOT_FOUND;
+  if (cuda().cuDeviceGetUuid_v2 != nullptr) second = cuda().cuDeviceGetUuid_v2(&uuid, device);
+  if (second == CUDA_SUCCESS) rule = rule_of_identity(&uuid);
+  if (rule < 0 && cuda().cuDeviceGetUuid != nullptr) first = cuda().cuDeviceGetUuid(&uuid, device);
+  if (first == CUDA_SUCCESS) rule = rule_of_identity(&uuid);
+  if (second != CUDA_SUCCESS && first != CUDA_SUCCESS) {
+    return there_is_no_device(second) || there_is_no_device(first) ? kNoDevice : kUnlisted;
   }
-  if (rule < 0 && cuda().cuDeviceGetUuid != nullptr && cuda().cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS) {
-    told = true;
-    rule = rule_of_identity(&uuid);
-  }
-  if (!told) return kNoDevice;
   keep_rule(device, rule);
   return rule;
 }
 
 CUdevice current_device() {
   CUdevice device = -1;
-  if (cuda().cuCtxGetDevice == nullptr || cuda().cuCtxGetDevice(&device) != CUDA_SUCCESS) return -1;
-  return device;
+  if (cuda().cuCtxGetDevice == nullptr) return cuda_loaded() ? kUntold : -1;
+  return cuda().cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
 }
 
 int current_rule() {

@@ -139,6 +139,11 @@ void* vendor::hook_of_name(const char* name, const Library** library) {
   return nullptr;
 }
 
+bool vendor::is_of_driver(const LoadedObject& object) {
+  const char* name = name_of(object);
+  return begins_with(name, "libcuda.so") || begins_with(name, "libnvidia-");
+}
+
 const vendor::Library* vendor::refused_name(const char* name) {
   return name[0] == 'c' && name[1] == 'u' && is_refused_name(name) ? &kCudaLibrary : nullptr;
 }

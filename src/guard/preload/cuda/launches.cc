@@ -58,8 +58,9 @@ class Gates {
   uint32_t count_ = 0;
 };
 
+// These are inlined into the exported functions: Entry looks at who called them.
 template <typename Key, typename Call>
-CUresult launch(const Work& work, Key key, Call call) {
+[[gnu::always_inline]] inline CUresult launch(const Work& work, Key key, Call call) {
   const Entry entry;
   if (entry.nested()) return call();
   count_launch();
@@ -82,14 +83,15 @@ CUresult launch(const Work& work, Key key, Call call) {
 }
 
 template <typename Key, typename Call>
-CUresult launch(CUstream stream, bool per_thread, Key key, Call call) {
+[[gnu::always_inline]] inline CUresult launch(CUstream stream, bool per_thread, Key key, Call call) {
   return launch(Work{stream, per_thread, 0}, key, call);
 }
 
 template <typename Real>
-CUresult launch_kernel(Real real, bool per_thread, CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,
-                       unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared_bytes, CUstream stream,
-                       void** params, void** extra) {
+[[gnu::always_inline]] inline CUresult launch_kernel(Real real, bool per_thread, CUfunction f, unsigned int gx,
+                                                     unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
+                                                     unsigned int bz, unsigned int shared_bytes, CUstream stream,
+                                                     void** params, void** extra) {
   if (real == nullptr) return kNoSuchFunction;
   return launch(
       stream, per_thread, [&] { return key_of(f, times(gx, gy, gz), times(bx, by, bz), shared_bytes); },
@@ -97,8 +99,8 @@ CUresult launch_kernel(Real real, bool per_thread, CUfunction f, unsigned int gx
 }
 
 template <typename Real>
-CUresult launch_extended(Real real, bool per_thread, const CUlaunchConfig* shape, CUfunction f, void** params,
-                         void** extra) {
+[[gnu::always_inline]] inline CUresult launch_extended(Real real, bool per_thread, const CUlaunchConfig* shape,
+                                                       CUfunction f, void** params, void** extra) {
   if (real == nullptr) return kNoSuchFunction;
   if (shape == nullptr) return real(shape, f, params, extra);
   return launch(
@@ -111,9 +113,10 @@ CUresult launch_extended(Real real, bool per_thread, const CUlaunchConfig* shape
 }
 
 template <typename Real>
-CUresult launch_cooperative(Real real, bool per_thread, CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,
-                            unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared_bytes,
-                            CUstream stream, void** params) {
+[[gnu::always_inline]] inline CUresult launch_cooperative(Real real, bool per_thread, CUfunction f, unsigned int gx,
+                                                          unsigned int gy, unsigned int gz, unsigned int bx,
+                                                          unsigned int by, unsigned int bz, unsigned int shared_bytes,
+                                                          CUstream stream, void** params) {
   if (real == nullptr) return kNoSuchFunction;
   return launch(
       stream, per_thread, [&] { return key_of(f, times(gx, gy, gz), times(bx, by, bz), shared_bytes); },
@@ -121,7 +124,7 @@ CUresult launch_cooperative(Real real, bool per_thread, CUfunction f, unsigned i
 }
 
 template <typename Real>
-CUresult launch_graph(Real real, bool per_thread, CUgraphExec graph, CUstream stream) {
+[[gnu::always_inline]] inline CUresult launch_graph(Real real, bool per_thread, CUgraphExec graph, CUstream stream) {
   if (real == nullptr) return kNoSuchFunction;
   bool room = true;
   {

@@ -29,11 +29,16 @@ bool level(int rule, uint64_t* charged, uint64_t pages, Take take) {
   return true;
 }
 
-bool refresh_one(Pool& pool) {
-  const uint64_t reserved = pool_value(pool.handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+// A pool's record: its handle as the key, the rule of its device, and the pages that are charged for it.
+CUmemoryPool handle_of(const Record& pool) {
+  return reinterpret_cast<CUmemoryPool>(pool.key);
+}
+
+bool refresh_one(Record& pool) {
+  const uint64_t reserved = pool_value(handle_of(pool), CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
   if (reserved == ~uint64_t{0}) return false;
   const uint64_t before = pool.pages;
-  level(pool.rule, &pool.pages, pages_of(reserved), Take::kForced);
+  level(pool.device, &pool.pages, pages_of(reserved), Take::kForced);
   return pool.pages < before;
 }
 
@@ -75,32 +80,27 @@ uint64_t graph_memory_unused(int rule) {
 
 bool refresh_locked(CudaProcess& own) {
   bool shrunk = false;
-  for (uint32_t i = 0; i < own.pool_count; ++i) {
-    Pool& pool = own.pools[i];
-    if (pool.handle != nullptr && pool.pages != 0 && refresh_one(pool)) shrunk = true;
+  for (uint64_t i = 0; i < own.pools.capacity(); ++i) {
+    Record& pool = own.pools.at(i);
+    if (pool.key != 0 && pool.pages != 0 && refresh_one(pool)) shrunk = true;
   }
   if (own.graph_memory_seen != 0 && refresh_graphs(own)) shrunk = true;
   return shrunk;
 }
 
-Pool* find_pool(CudaProcess& own, CUmemoryPool handle) {
-  for (uint32_t i = 0; i < own.pool_count; ++i) {
-    if (own.pools[i].handle == handle) return &own.pools[i];
-  }
-  return nullptr;
+Record* find_pool(CudaProcess& own, CUmemoryPool handle) {
+  return own.pools.find(reinterpret_cast<uint64_t>(handle));
 }
 
-Pool* add_pool(CudaProcess& own, CUmemoryPool handle, int rule) {
-  Pool* place = find_pool(own, nullptr);
-  if (place == nullptr && own.pool_count < kMaxPools) place = &own.pools[own.pool_count++];
-  if (place == nullptr) return nullptr;
-  *place = Pool{handle, rule, 0};
-  return place;
+// Null: the kernel has no memory for the record.
+Record* add_pool(CudaProcess& own, CUmemoryPool handle, int rule) {
+  if (handle == nullptr || !own.pools.prepare()) return nullptr;
+  return own.pools.put(Record{reinterpret_cast<uint64_t>(handle), 0, 0, 0, rule, 0, 0, 0, 0});
 }
 
-// The entry of a pool that the program uses; pools that it did not create are some device's default one.
-Pool* pool_of(CudaProcess& own, CUmemoryPool handle) {
-  if (Pool* known = find_pool(own, handle)) return known;
+// The record of a pool that the program uses; pools that it did not create are some device's default one.
+Record* pool_of(CudaProcess& own, CUmemoryPool handle) {
+  if (Record* known = find_pool(own, handle)) return known;
   int count = 0;
   if (cuda().cuDeviceGetCount != nullptr) cuda().cuDeviceGetCount(&count);
   int rule = current_rule();
@@ -119,14 +119,14 @@ struct Request {
 };
 
 // Makes room for `pages` more in a pool. Gives what was charged for it, or ~0: there is no room.
-uint64_t make_room(CudaProcess& own, Pool& pool, uint64_t pages) {
-  if (charge_once(pool.rule, pages)) return pages;
+uint64_t make_room(CudaProcess& own, const Record& pool, uint64_t pages) {
+  if (charge_once(pool.device, pages)) return pages;
   sweep_dead();
   refresh_locked(own);
-  if (charge_once(pool.rule, pages)) return pages;
+  if (charge_once(pool.device, pages)) return pages;
   // At the limit an allocation may still fit into what the pool has reserved and does not use.
-  const uint64_t reserved = pool_value(pool.handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-  const uint64_t used = pool_value(pool.handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+  const uint64_t reserved = pool_value(handle_of(pool), CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+  const uint64_t used = pool_value(handle_of(pool), CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
   const bool fits = reserved != ~uint64_t{0} && used <= reserved && pages_of(reserved - used) >= pages;
   return fits ? 0 : ~uint64_t{0};
 }
@@ -135,22 +135,22 @@ template <typename Call, typename Undo>
 CUresult allocate_from_pool(const Request& request, Call call, Undo undo) {
   CudaProcess& own = cuda_process();
   const Lock lock(own.pool_lock);
-  Pool* pool = pool_of(own, request.pool);
+  Record* pool = pool_of(own, request.pool);
   if (pool == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (refused(pool->rule)) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (!accounted(pool->rule) || request.bytes == 0) return call();
-  const uint64_t step = block_bytes(pool->rule, request.device);
+  if (refused(pool->device)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!accounted(pool->device) || request.bytes == 0) return call();
+  const uint64_t step = block_bytes(pool->device, request.device);
   const uint64_t room = make_room(own, *pool, pages_of(round_up(request.bytes, step)));
   if (room == ~uint64_t{0}) return CUDA_ERROR_OUT_OF_MEMORY;
   pool->pages += room;
   __atomic_store_n(&own.pools_charged, 1, __ATOMIC_RELAXED);
   const CUresult result = call();
-  const uint64_t reserved = pool_value(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+  const uint64_t reserved = pool_value(request.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
   if (reserved == ~uint64_t{0}) return result;
-  if (level(pool->rule, &pool->pages, pages_of(reserved), Take::kLimited)) return result;
+  if (level(pool->device, &pool->pages, pages_of(reserved), Take::kLimited)) return result;
   // The driver took more than the limit leaves: hand it back.
   if (result == CUDA_SUCCESS) undo();
-  if (cuda().cuMemPoolTrimTo != nullptr) cuda().cuMemPoolTrimTo(pool->handle, pool->pages << HEDDLE_GUARD_PAGE_SHIFT);
+  if (cuda().cuMemPoolTrimTo != nullptr) cuda().cuMemPoolTrimTo(request.pool, pool->pages << HEDDLE_GUARD_PAGE_SHIFT);
   refresh_one(*pool);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -238,6 +238,7 @@ CUresult free_async(Real real, CUdeviceptr address, CUstream stream) {
   if (linear && result == CUDA_SUCCESS) free_in_order(record, stream);
   if (linear && result != CUDA_SUCCESS) put_back(record);
   if (result == CUDA_SUCCESS) refresh_pools_if_any();
+  if (!linear && result == CUDA_SUCCESS) pool_memory_was_freed();
   return result;
 }
 
@@ -245,6 +246,7 @@ CUresult free_async(Real real, CUdeviceptr address, CUstream stream) {
 void after_wait(CUresult result, Waited what, uint64_t handle) {
   refresh_pools_if_any();
   if (result == CUDA_SUCCESS) waited_for(what, handle);
+  measure_orphans();
   measure_now_and_then(current_rule());
 }
 
@@ -373,14 +375,21 @@ HEDDLE_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   if (entry.nested()) return real(pool);
   CudaProcess& own = cuda_process();
   const Lock lock(own.pool_lock);
-  // What is still in use stays taken after this, and nobody can ask for it by then: it stays charged.
+  // What is still in use stays taken after this, and nobody can ask for it by then: it stays charged, as a part of the
+  // remainder, until the vendor's account shows that it is free.
   const uint64_t used = pool_value(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
   const CUresult result = real(pool);
-  Pool* known = result == CUDA_SUCCESS ? find_pool(own, pool) : nullptr;
+  Record* known = result == CUDA_SUCCESS ? find_pool(own, pool) : nullptr;
   if (known == nullptr) return result;
-  const uint64_t kept = used == ~uint64_t{0} ? 0 : pages_of(used);
-  if (accounted(known->rule) && known->pages > kept) uncharge(known->rule, known->pages - kept);
-  *known = Pool{nullptr, kNoDevice, 0};
+  const Record gone = *known;
+  own.pools.erase(known);
+  if (!accounted(gone.device)) return result;
+  uint64_t kept = gone.pages;
+  // In whole blocks, as the driver keeps them.
+  if (used != ~uint64_t{0}) kept = pages_of(round_up(used, block_bytes(gone.device, -1)));
+  if (kept > gone.pages) kept = gone.pages;
+  uncharge(gone.device, gone.pages - kept);
+  if (kept != 0) keep_orphaned(gone.device, kept);
   return result;
 }
 
@@ -467,7 +476,9 @@ HEDDLE_EXPORT CUresult cuEventSynchronize(CUevent event) {
   if (real == nullptr) return kNoSuchFunction;
   const Entry entry;
   const CUresult result = real(event);
-  if (!entry.nested()) refresh_pools_if_any();
+  if (entry.nested()) return result;
+  refresh_pools_if_any();
+  measure_orphans();
   return result;
 }
 }

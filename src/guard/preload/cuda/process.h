@@ -6,14 +6,6 @@
 
 namespace heddle::guard {
 
-// A stream-ordered pool that allocations came from: charged by what it has reserved, not by what is in use of it.
-struct Pool {
-  CUmemoryPool handle;  // null: the entry is free
-  int rule;
-  uint64_t pages;  // charged
-};
-inline constexpr uint32_t kMaxPools = 256;
-
 struct NvmlAccount {
   decltype(&::nvmlInit_v2) init;
   decltype(&::nvmlShutdown) shutdown;
@@ -31,6 +23,10 @@ struct Account {
   nvmlDevice_t devices[HEDDLE_GUARD_MAX_DEVICES];
   uint64_t residual[HEDDLE_GUARD_MAX_DEVICES];
   uint32_t keeps;  // exported memory was kept charged
+  // Of destroyed pools whose memory was in use: what of the remainder may still be theirs, and that some of it was
+  // freed since it was last measured.
+  uint64_t orphaned[HEDDLE_GUARD_MAX_DEVICES];
+  uint32_t orphans_freed;
   int64_t measured_ns[HEDDLE_GUARD_MAX_DEVICES];
 };
 
@@ -38,8 +34,7 @@ struct CudaProcess : Process {
   uint64_t freed_in_order;     // how many were, ever
   uint32_t waiting_for_order;  // how many are not yet given back
   pthread_mutex_t pool_lock;
-  Pool pools[kMaxPools];
-  uint32_t pool_count;
+  Table pools;                 // stream-ordered ones that allocations came from: charged by what they have reserved
   uint32_t pools_charged;      // a hint: some pool holds a charge
   uint32_t graph_memory_seen;  // a graph with allocation nodes was made
   uint32_t graphs_seen;        // some executable graph allocates, or runs on several devices
@@ -59,12 +54,14 @@ inline CudaProcess& cuda_process() {
   return static_cast<CudaProcess&>(process());
 }
 
-// The rule of a CUDA device, of the current context's device, and of a device known by its UUID text.
+// The rule of a CUDA device, of the current context's device, and of a device known by its UUID text. A device whose
+// identity the driver does not tell is unlisted.
 int rule_of(CUdevice device);
 int current_rule();
 int rule_of_uuid(const char* text);
-// Some CUDA ordinal of the current context; -1 without one.
+// Some CUDA ordinal of the current context; -1 without one; kUntold: the driver cannot say.
 CUdevice current_device();
+inline constexpr CUdevice kUntold = -2;
 
 // The answer of a hook whose real function the driver does not have.
 inline constexpr CUresult kNoSuchFunction = CUDA_ERROR_NOT_SUPPORTED;

@@ -111,7 +111,8 @@ nvmlReturn_t list_processes(int rule, unsigned int* count, Info* list) {
 }
 
 template <typename Real, typename Info>
-nvmlReturn_t compute_processes(Real real, nvmlDevice_t device, unsigned int* count, Info* list) {
+[[gnu::always_inline]] inline nvmlReturn_t compute_processes(Real real, nvmlDevice_t device, unsigned int* count,
+                                                             Info* list) {
   if (real == nullptr) return NVML_ERROR_FUNCTION_NOT_FOUND;
   const Entry entry;
   const int rule = entry.nested() || count == nullptr ? kNoDevice : rule_of_nvml(device);
@@ -122,7 +123,8 @@ nvmlReturn_t compute_processes(Real real, nvmlDevice_t device, unsigned int* cou
 
 // Processes of other kinds hold nothing that is charged: on a shared device none of them is the tenant's.
 template <typename Real, typename Info>
-nvmlReturn_t other_processes(Real real, nvmlDevice_t device, unsigned int* count, Info* list) {
+[[gnu::always_inline]] inline nvmlReturn_t other_processes(Real real, nvmlDevice_t device, unsigned int* count,
+                                                           Info* list) {
   if (real == nullptr) return NVML_ERROR_FUNCTION_NOT_FOUND;
   const Entry entry;
   const int rule = entry.nested() || count == nullptr ? kNoDevice : rule_of_nvml(device);

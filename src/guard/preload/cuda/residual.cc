@@ -83,7 +83,10 @@ bool measure_residual(int rule, Take take) {
   if (pages > account.residual[rule]) {
     if (!charge_once(rule, pages - account.residual[rule], take)) return false;
   } else {
-    uncharge(rule, account.residual[rule] - pages);
+    const uint64_t gone = account.residual[rule] - pages;
+    uint64_t& orphaned = account.orphaned[rule];
+    __atomic_store_n(&orphaned, orphaned > gone ? orphaned - gone : 0, __ATOMIC_RELAXED);
+    uncharge(rule, gone);
   }
   account.residual[rule] = pages;
   return true;
@@ -124,6 +127,40 @@ void add_residual(int rule, uint64_t pages) {
 void keep_charged(int rule, uint64_t pages) {
   __atomic_store_n(&cuda_process().account.keeps, 1, __ATOMIC_RELAXED);
   add_residual(rule, pages);
+}
+
+void keep_orphaned(int rule, uint64_t pages) {
+  Account& account = cuda_process().account;
+  const Lock lock(account.lock);
+  account.residual[rule] += pages;
+  __atomic_store_n(&account.orphaned[rule], account.orphaned[rule] + pages, __ATOMIC_RELAXED);
+}
+
+namespace {
+
+bool has_orphans(const Account& account) {
+  for (uint32_t rule = 0; rule < config().device_count; ++rule) {
+    if (__atomic_load_n(&account.orphaned[rule], __ATOMIC_RELAXED) != 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void pool_memory_was_freed() {
+  Account& account = cuda_process().account;
+  if (has_orphans(account)) __atomic_store_n(&account.orphans_freed, 1, __ATOMIC_RELAXED);
+}
+
+void measure_orphans() {
+  Account& account = cuda_process().account;
+  if (__atomic_load_n(&account.orphans_freed, __ATOMIC_RELAXED) == 0) return;
+  __atomic_store_n(&account.orphans_freed, 0, __ATOMIC_RELAXED);
+  for (uint32_t rule = 0; rule < config().device_count; ++rule) {
+    if (__atomic_load_n(&account.orphaned[rule], __ATOMIC_RELAXED) != 0) {
+      measure_residual(static_cast<int>(rule), Take::kForced);
+    }
+  }
 }
 
 }  // namespace heddle::guard

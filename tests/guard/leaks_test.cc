@@ -1,0 +1,102 @@
+// Ways by which a tenant's processes could hold more of a card than is charged, or be charged for what they no longer
+// hold, against the simulated machine.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "guard/harness.h"
+
+namespace heddle::guard::test {
+namespace {
+
+constexpr int64_t kContext = 300 * kMiB;
+
+std::string text(int64_t number) {
+  return std::to_string(static_cast<uint64_t>(number));
+}
+
+class LeaksTest : public testing::Test {
+ protected:
+  LeaksTest() : machine_(folder_, {1, 8192, 300, 64}) {}
+
+  void give(int64_t mib, int64_t context = kContext, int cores = 0) const {
+    write_guard_files(folder_.path(), limits_for({{machine_.uuid(0), mib * kMiB, cores, false, context}}));
+  }
+  Probe probe(Probe::Setup setup = {}) const { return Probe(folder_.path(), HEDDLE_SIM_LIBRARIES, std::move(setup)); }
+
+  // Tells a probe and compares what is charged with what the device holds; gives the second number of the answer.
+  int64_t step(Probe& p, const std::string& line, int64_t expected = kOk) const {
+    const auto answer = p.tell(line);
+    EXPECT_EQ(answer.at(0), expected) << line;
+    EXPECT_EQ(charged(folder_.path(), 0), machine_.taken(0)) << "after " << line;
+    return answer.size() > 1 ? answer[1] : 0;
+  }
+
+  Folder folder_;
+  Machine machine_;
+};
+
+TEST_F(LeaksTest, AProgramThatIsReplacedByExecHoldsNothingAnyMore) {
+  give(1000);
+  Probe p = probe();
+  for (int image = 0; image < 3; ++image) {
+    ASSERT_EQ(p.code("init"), kOk);
+    step(p, "ctx 0");
+    step(p, "alloc 524288000");
+    ASSERT_EQ(p.code("exec"), kOk);
+  }
+}
+
+TEST_F(LeaksTest, AHandlerOfASignalThatComesWhileALaunchIsHeldIsLimited) {
+  give(1000, kContext, 5);
+  Probe p = probe();
+  step(p, "init");
+  step(p, "ctx 0");
+  step(p, "stream");
+  ASSERT_EQ(p.code("kernel 5000"), kOk);
+  const auto answer = p.tell("interrupt 3145728000 5");
+  ASSERT_EQ(answer.size(), 3u);
+  EXPECT_EQ(answer[0], kOutOfMemory);
+  EXPECT_EQ(charged(folder_.path(), 0), kContext);
+  EXPECT_EQ(answer[1], 5);
+  EXPECT_EQ(read_usage(folder_.path("usage"))->launches, answer[1] + answer[2]) << "each was asked for";
+  EXPECT_GT(read_usage(folder_.path("usage"))->throttled_ns, 200'000'000) << "and held";
+}
+
+TEST_F(LeaksTest, APoolThatIsDestroyedInUseIsChargedUntilItsMemoryIsBack) {
+  give(2000);
+  Probe p = probe();
+  step(p, "init");
+  step(p, "ctx 0");
+  step(p, "stream");
+  step(p, "pool");
+  const int64_t first = step(p, "frompool 524288000");
+  const int64_t second = step(p, "frompool 104857600");
+  step(p, "pool-destroy");
+  EXPECT_EQ(charged(folder_.path(), 0), kContext + 600 * kMiB) << "in use still";
+  step(p, "alloc 1258291200", kOutOfMemory);
+  ASSERT_EQ(p.code("free-async " + text(first)), kOk);
+  step(p, "sync");
+  EXPECT_EQ(charged(folder_.path(), 0), kContext + 100 * kMiB);
+  ASSERT_EQ(p.code("free-async " + text(second)), kOk);
+  step(p, "ctx-sync");
+  EXPECT_EQ(charged(folder_.path(), 0), kContext);
+  step(p, "alloc 1363148800");
+}
+
+TEST_F(LeaksTest, ThereIsNoLimitToTheNumberOfPools) {
+  give(4000);
+  Probe p = probe();
+  step(p, "init");
+  step(p, "ctx 0");
+  step(p, "stream");
+  EXPECT_EQ(p.tell("pools 600 2097152"), (std::vector<int64_t>{kOk, 600}));
+  EXPECT_EQ(charged(folder_.path(), 0), machine_.taken(0));
+  EXPECT_EQ(p.code("pools 2000 2097152"), kOutOfMemory);
+  EXPECT_EQ(charged(folder_.path(), 0), machine_.taken(0));
+}
+
+}  // namespace
+}  // namespace heddle::guard::test
