@@ -1,6 +1,7 @@
 #include "allocator/classes.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <type_traits>
 
@@ -11,6 +12,12 @@ template <typename T>
 void append(std::string& key, const T& value) {
   static_assert(std::is_trivially_copyable_v<T>);
   key.append(reinterpret_cast<const char*>(&value), sizeof(T));
+}
+
+// Of a pointer: which one it is.
+template <typename T>
+void append(std::string& key, const T* value) {
+  append(key, reinterpret_cast<uintptr_t>(value));
 }
 
 void append(std::string& key, const std::string& text) {
