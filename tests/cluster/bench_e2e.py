@@ -289,7 +289,7 @@ def schedule(arguments):
             if "heddle" in wanted:
                 for prefix, qps in limits:
                     add(prefix, bench.ours(qps))
-                numbers["controller.rss_mib"] = controller.rss_mib()
+                numbers["controller.rss_mib"] = controller.peak_rss_mib()
             if "gangs" in wanted:
                 add("e2e.gang.", bench.our_gangs())
             bench.heddle.stop()

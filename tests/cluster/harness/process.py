@@ -87,15 +87,12 @@ class Process:
         fields = pathlib.Path(f"/proc/{self.popen.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def rss_mib(self):
-        return rss_mib(self.popen.pid)
-
-
-def rss_mib(pid):
-    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
+    def peak_rss_mib(self):
+        """The most that it ever had resident."""
+        for line in pathlib.Path(f"/proc/{self.popen.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+        raise Failed(f"{self.name} has no peak in its status")
 
 
 def tail(path, lines):
