@@ -35,7 +35,7 @@ test-unit: ## the release build's tests only
 test-cluster: ## the tests on a real Kubernetes cluster only
 	@tools/setup.sh test
 	@tools/build.sh release
-	@PATH="$$(tools/goroot.sh)/bin:$$PATH" tests/cluster/run.sh
+	@PATH="$$(tools/goroot.sh)/bin:$$PATH" tools/as_root.sh tests/cluster/run.sh
 
 test-conformance: ## Kubernetes' own tables for allocation and selectors only
 	@tools/setup.sh test
@@ -59,9 +59,9 @@ fuzz: ## every fuzz target for an hour (FUZZ_SECONDS)
 	@tools/setup.sh test
 	@tools/fuzz.sh "$${FUZZ_SECONDS:-3600}"
 
-soak: ## the thread sanitizer, random allocation problems (ALLOCATOR_CASES), random histories of placement (PLACEMENT_EVENTS) and of fleets with queues and gangs (HISTORY_EVENTS), deaths and random programs under the guard (GUARD_DEATHS, GUARD_STEPS), and parts of a standalone Heddle killed under load (SOAK_SECONDS)
+soak: ## the thread sanitizer, random allocation problems (ALLOCATOR_CASES), random histories of placement (PLACEMENT_EVENTS) and of fleets with queues and gangs (HISTORY_EVENTS), deaths and random programs under the guard (GUARD_DEATHS, GUARD_STEPS), parts of a standalone Heddle killed under load (SOAK_SECONDS), and kubelet, agent and controller of a real cluster (KILL_SECONDS)
 	@tools/setup.sh test
-	@tools/build.sh release heddle-standalone allocator_random_test placement_test simulation_test guard_files_test guard_limits_test guard_random_test
+	@tools/build.sh release heddle-standalone heddle-controller heddle-agent allocator_random_test placement_test simulation_test guard_files_test guard_limits_test guard_random_test
 	@HEDDLE_ALLOCATOR_CASES="$${ALLOCATOR_CASES:-100000}" build/release/test/allocator_random_test --gtest_brief=1
 	@HEDDLE_PLACEMENT_EVENTS="$${PLACEMENT_EVENTS:-1000000}" build/release/test/placement_test --gtest_brief=1 --gtest_filter='*RandomHistory*'
 	@HEDDLE_HISTORY_EVENTS="$${HISTORY_EVENTS:-1000000}" build/release/test/simulation_test --gtest_brief=1 --gtest_filter='SimulationHistory*'
@@ -70,6 +70,7 @@ soak: ## the thread sanitizer, random allocation problems (ALLOCATOR_CASES), ran
 	@HEDDLE_GUARD_STEPS="$${GUARD_STEPS:-100000}" build/release/test/guard_random_test --gtest_brief=1
 	@tools/sanitize.sh tsan
 	@tests/standalone/soak.py --seconds "$${SOAK_SECONDS:-600}"
+	@HEDDLE_KILL_SECONDS="$${KILL_SECONDS:-600}" HEDDLE_KILL_SEED="$${KILL_SEED:-$$$$}" tools/as_root.sh tests/cluster/run.sh -s -k random_kills_of_kubelet
 
 bench: ## every benchmark, into build/bench/results.json
 	@tools/bench.sh

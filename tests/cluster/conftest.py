@@ -90,6 +90,12 @@ def ns(cluster, request):
     api.delete("namespaces", name)
 
 
+@pytest.fixture(scope="session")
+def vendor_runtime(cluster):
+    """A class whose pods run behind a stand-in for the vendor's container runtime."""
+    cluster.api.apply({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"})
+
+
 @pytest.fixture
 def make_node(chart):
     """make_node(cards=2, cpu="64", ...) -> the name of a node without kubelet; removed after the test."""

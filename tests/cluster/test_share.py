@@ -159,15 +159,23 @@ def test_the_limits_cannot_be_changed_from_inside(heddle, ns, path, content):
     wait_done(heddle, ns, "writer")
 
 
-def test_forged_environment_changes_nothing(heddle, ns):
-    environment = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, {"name": "CUDA_VISIBLE_DEVICES", "value": ""},
-                   {"name": "HEDDLE_GUARD_DIR", "value": "/tmp"}, {"name": "LD_PRELOAD", "value": ""}]
-    body = tenant("forger", ns, "expect-total=500Mi", "expect-oom=501Mi", limits=objects.share(memory=500, cores=5))
-    body["spec"]["containers"][0]["env"] = environment
+FORGED = {
+    "NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all", "HEDDLE_GUARD_DIR": "/tmp",
+    "LD_PRELOAD": "", "LD_LIBRARY_PATH": "/lib/x86_64-linux-gnu", "CUDA_DEVICE_MEMORY_LIMIT_0": "15000m", "CUDA_DEVICE_MEMORY_LIMIT": "15000m",
+    "CUDA_DEVICE_SM_LIMIT": "100", "GPU_CORE_UTILIZATION_POLICY": "disable", "CUDA_DISABLE_CONTROL": "true"}
+
+
+@pytest.mark.parametrize("runtime, visible", [(None, "0,1"), (None, ""), ("nvidia", "0,1")])
+def test_forged_environment_changes_nothing(heddle, ns, vendor_runtime, runtime, visible):
+    """Neither alone nor under the vendor's runtime, which would add every card to a container that names them."""
+    body = tenant("forger", ns, "devices=1", "print-totals", "expect-total=500Mi", "alloc=100Mi", "expect-oom=101Mi",
+                  limits=objects.share(memory=500, cores=5), **({"runtimeClassName": runtime} if runtime else {}))
+    body["spec"]["containers"][0]["env"] = [{"name": name, "value": value} for name, value in {
+        **FORGED, "CUDA_VISIBLE_DEVICES": visible}.items()]
     heddle.api.create("pods", body)
-    # CUDA_VISIBLE_DEVICES may hide the card from the tenant; it never shows him more.
-    ended = heddle.api.wait_for("pods", "forger", ns, objects.phase("Succeeded", "Failed"), "ends", 60)
-    assert "expect-total ok=0 wanted" not in heddle.cluster.node.logs(ended)
+    text = wait_done(heddle, ns, "forger")
+    assert re.search(r"^print-totals ok=1 .*total_mib=500\b", text, re.M), text
+    assert re.search(r"^expect-oom ok=1 .*result=CUDA_ERROR_OUT_OF_MEMORY", text, re.M), text
 
 
 def test_environment_without_a_grant_gives_no_device(heddle, ns):

@@ -13,12 +13,48 @@ HOST = "/host-driver"
 
 
 def intruder(heddle, name, ns, *steps, **more):
-    """A pod that mounts the driver from the host instead of asking for a card."""
+    """A privileged pod that mounts the driver from the host instead of asking for a card."""
     return objects.pod(name, ns, [objects.container(
         "main", ["nvsim-run", *steps], CUDA_IMAGE, securityContext={"privileged": True},
         env=[{"name": "NVSIM_ROOT", "value": HOST}, {"name": "LD_LIBRARY_PATH", "value": f"{HOST}/lib"}],
         volumeMounts=[{"name": "driver", "mountPath": HOST}])],
         volumes=[{"name": "driver", "hostPath": {"path": str(heddle.driver_root)}}], **more)
+
+
+def node_intruder(heddle, name, ns, *steps):
+    """Without any privilege: the card's own device node and the driver's libraries, each a hostPath."""
+    nodes = ("nvidia1", "nvidiactl")
+    return objects.pod(name, ns, [objects.container(
+        "main", ["nvsim-run", *steps], CUDA_IMAGE, env=[{"name": "LD_LIBRARY_PATH", "value": "/driver-lib"}],
+        volumeMounts=[{"name": "lib", "mountPath": "/driver-lib", "readOnly": True},
+                      *({"name": node, "mountPath": f"/dev/{node}"} for node in nodes)])],
+        volumes=[{"name": "lib", "hostPath": {"path": f"{heddle.driver_root}/lib"}},
+                 *({"name": node, "hostPath": {"path": f"{heddle.driver_root}/dev/{node}"}} for node in nodes)])
+
+
+def runtime_intruder(_, name, ns, *steps):
+    """No claim and no mount: a variable that the vendor's container runtime answers with every card."""
+    return objects.pod(name, ns, [objects.container(
+        "main", ["nvsim-run", *steps], CUDA_IMAGE, env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}])],
+        runtimeClassName="nvidia")
+
+
+def second_card_intruder(heddle, name, ns, *steps):
+    """A tenant of gpu-0 that mounts the other card's node and takes the guard off with a root of its own."""
+    script = "cp -a /bin /lib /lib64 /own/ && unset CUDA_VISIBLE_DEVICES && exec chroot /own /bin/nvsim-run device=1 " + " ".join(steps)
+    return objects.pod(name, ns, [objects.container(
+        "main", ["sh", "-c", script], CUDA_IMAGE, limits=objects.share(memory=1000, cores=10),
+        env=[{"name": "NVSIM_ROOT", "value": HOST}, {"name": "LD_LIBRARY_PATH", "value": f"{HOST}/lib"}],
+        volumeMounts=[{"name": "own", "mountPath": "/own"}, {"name": "driver", "mountPath": f"/own{HOST}"}])],
+        volumes=[{"name": "own", "emptyDir": {}}, {"name": "driver", "hostPath": {"path": str(heddle.driver_root)}}],
+        annotations={"nvidia.com/use-gpuuuid": uuid_of(heddle.api, "gpu-0")})
+
+
+ROUTES = {"privileged": intruder, "device-node": node_intruder, "vendor-runtime": runtime_intruder, "second-card": second_card_intruder}
+
+
+def uuid_of(api, device):
+    return our_devices(api)[device]["attributes"]["uuid"]["string"]
 
 
 def event(heddle, ns, name, reason):
@@ -42,14 +78,17 @@ def log_time(heddle, ns, name, pattern):
     raise AssertionError(f"no line {pattern}")
 
 
-def test_a_process_without_a_grant_is_found_and_reported(heddle, ns):
-    heddle.api.create("pods", intruder(heddle, "intruder", ns, "alloc=500Mi", "hold"))
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_process_without_a_grant_is_found_and_reported(heddle, ns, vendor_runtime, route):
+    heddle.api.create("pods", ROUTES[route](heddle, "intruder", ns, "alloc=500Mi", "hold"))
     wait_line(heddle, ns, "intruder", r"^alloc ok=1")
     found = wait_until(lambda: f"an event about the intruder; {heddle.agent.tail()}",
                        lambda: event(heddle, ns, "intruder", "HeddleUngrantedProcess"), 30)
     delay = (when(found) - log_time(heddle, ns, "intruder", r"^alloc ok=1")).total_seconds()
     assert delay <= 6, f"found after {delay} s"  # 5 s, and the event's time is in whole seconds
-    assert "GPU-" in found["message"] or "gpu-" in found["message"]
+    second = uuid_of(heddle.api, "gpu-1")
+    assert "without a grant" in found["message"] and "GPU-" in found["message"], found["message"]
+    assert second in found["message"] or route not in ("device-node", "second-card"), found["message"]
     metrics = heddle.metrics("agent")
     assert metrics['heddle_agent_ungranted_processes{reason="ungranted"}'] >= 1
     assert objects.phase("Running")(heddle.api.get("pods", "intruder", ns)), "policy report: it lives"
@@ -110,15 +149,30 @@ def enforcing(heddle):
     heddle.wait_slices(2)
 
 
-def test_policy_enforce_ends_the_intruder_and_nobody_else(enforcing, ns):
+@pytest.mark.parametrize("route", ROUTES)
+def test_policy_enforce_ends_the_intruder_and_nobody_else(enforcing, ns, vendor_runtime, route):
     heddle = enforcing
     heddle.api.create("pods", tenant("honest", ns, "alloc=500Mi", "hold", limits=objects.share(memory=1000, cores=10)))
     wait_line(heddle, ns, "honest", r"^alloc ok=1")
-    heddle.api.create("pods", intruder(heddle, "intruder", ns, "alloc=500Mi", "hold"))
+    heddle.api.create("pods", ROUTES[route](heddle, "intruder", ns, "alloc=500Mi", "hold"))
     ended = heddle.api.wait_for("pods", "intruder", ns, objects.phase("Failed"), "ended by the agent", 60)
     assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
     wait_until("an event says so", lambda: event(heddle, ns, "intruder", "HeddleProcessEnded"), 30)
     assert objects.phase("Running")(heddle.api.get("pods", "honest", ns))
+
+
+def test_who_came_while_the_agent_was_down_is_ended(enforcing, ns):
+    """The card was Heddle's all the time: the intruder does not make it his by being there first."""
+    heddle = enforcing
+    heddle.agent.kill()
+    heddle.api.create("pods", intruder(heddle, "intruder", ns, "alloc=500Mi", "hold"))
+    wait_line(heddle, ns, "intruder", r"^alloc ok=1")
+    heddle.agent.start()
+    ended = heddle.api.wait_for("pods", "intruder", ns, objects.phase("Failed"), "ended by the agent", 60)
+    assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+    wait_until("an event says so", lambda: event(heddle, ns, "intruder", "HeddleProcessEnded"), 30)
+    heddle.wait_slices(2)
+    assert not any(map(foreign, our_devices(heddle.api).values()))
 
 
 def our_devices(api):

@@ -24,6 +24,7 @@ KINDS = {
     "validatingadmissionpolicies": (ADMISSION, False),
     "acceleratorqueues": (HEDDLE, False), "acceleratorreservations": (HEDDLE, False), "acceleratortopologies": (HEDDLE, False),
     "poddisruptionbudgets": ("apis/policy/v1", True), "priorityclasses": ("apis/scheduling.k8s.io/v1", False),
+    "runtimeclasses": ("apis/node.k8s.io/v1", False),
 }
 
 

@@ -18,7 +18,7 @@ def shell_root(folder):
         (folder / name).mkdir(parents=True, exist_ok=True)
     shutil.copy("/usr/bin/busybox", folder / "bin/busybox")
     for applet in ("sh", "sleep", "cat", "ls", "env", "grep", "mkdir", "mknod", "kill", "ps", "id", "stat", "touch", "true",
-                   "echo", "test", "mount", "wc", "head", "rm", "dd", "readlink"):
+                   "echo", "test", "mount", "wc", "head", "rm", "dd", "readlink", "cp", "chroot"):
         link = folder / "bin" / applet
         if not link.is_symlink():
             link.symlink_to("busybox")

@@ -10,6 +10,7 @@ from .process import Process, free_ports, wait_until
 
 BUSYBOX = "heddle.test/busybox:1"
 PAUSE = "heddle.test/pause:1"
+HERE = pathlib.Path(__file__).resolve().parent
 
 CONTAINERD = """version = 3
 root = "{dir}/ctd/root"
@@ -34,6 +35,10 @@ state = "{dir}/ctd/state"
   runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
   BinaryName = "{bin}/runc"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]
+  runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia.options]
+  BinaryName = "{dir}/vendor-runtime"
 """
 
 
@@ -68,6 +73,9 @@ class Node:
     def start(self):
         for folder in ("ctd", "cni", "cdi", "img", "podlogs", "manifests"):
             (self.dir / folder).mkdir(exist_ok=True)
+        runtime = self.dir / "vendor-runtime"  # of pods with the runtime class "nvidia"
+        runtime.write_text(f'#!/bin/sh\nexec /usr/bin/python3 -B {HERE}/vendor_runtime.py {self.bin}/runc {self.dir}/heddle/driver "$@"\n')
+        runtime.chmod(0o755)
         (self.dir / "ctd.toml").write_text(CONTAINERD.format(dir=self.dir, pause=PAUSE, bin=self.bin))
         (self.dir / "cni/10-bridge.conflist").write_text(json.dumps({
             "cniVersion": "1.0.0", "name": self.scratch.name, "plugins": [{
