@@ -135,7 +135,9 @@ struct heddle_guard_slot {
 struct heddle_guard_device_usage {
   char uuid[HEDDLE_GUARD_UUID_BYTES]; /* the same device as the entry of `limits` with this index */
   uint64_t context_overhead_bytes;    /* measured once by the first process that could; 0: not yet */
-  uint64_t reserved0[3];
+  uint64_t measuring; /* slot of the process that measures it just now, and 1:32 | low bits of its generation:32;
+                         0: nobody. A guard that does not know this measures beside others */
+  uint64_t reserved0[2];
   uint64_t total;
   uint64_t addressed_total;
   uint64_t reserved1[6];

@@ -8,6 +8,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -131,6 +132,7 @@ API CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice) {
   return CUDA_SUCCESS;
 }
 API CUresult cuCtxCreate_v2(CUcontext* context, unsigned int, CUdevice) {
+  setenv("FAKE_CONTEXT", "1", 1);
   *context = reinterpret_cast<CUcontext>(uintptr_t{0x1000});
   return CUDA_SUCCESS;
 }

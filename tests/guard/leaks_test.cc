@@ -65,6 +65,55 @@ TEST_F(LeaksTest, AHandlerOfASignalThatComesWhileALaunchIsHeldIsLimited) {
   EXPECT_GT(read_usage(folder_.path("usage"))->throttled_ns, 200'000'000) << "and held";
 }
 
+TEST_F(LeaksTest, ManyFirstContextsAtATimeDoNotPassTheLimit) {
+  for (const char* line : {"ctx 0", "retain 0"}) {
+    ASSERT_TRUE(unlink(folder_.path("usage").c_str()) == 0 || errno == ENOENT);
+    give(700, 0);
+    std::vector<Probe> probes;
+    for (int i = 0; i < 8; ++i) {
+      probes.push_back(probe());
+      ASSERT_EQ(probes.back().code("init"), kOk);
+    }
+    for (const Probe& p : probes) p.send(line);
+    int made = 0;
+    for (Probe& p : probes) {
+      const int64_t code = p.receive().at(0);
+      EXPECT_TRUE(code == kOk || code == kOutOfMemory) << code;
+      made += code == kOk ? 1 : 0;
+    }
+    EXPECT_EQ(made, 2) << line;
+    EXPECT_EQ(machine_.taken(0), 2 * kContext);
+    EXPECT_EQ(charged(folder_.path(), 0), 2 * kContext);
+  }
+}
+
+TEST_F(LeaksTest, AFirstContextThatDoesNotFitIsGoneAgain) {
+  give(200, 0);
+  Probe p = probe();
+  step(p, "init");
+  step(p, "ctx 0", kOutOfMemory);
+  step(p, "retain 0", kOutOfMemory);
+  step(p, "ctx 0", kOutOfMemory);
+}
+
+// Killed while it measures: the next one takes its turn.
+TEST_F(LeaksTest, AProcessThatDiesWhileItMeasuresHoldsNobodyUp) {
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_TRUE(unlink(folder_.path("usage").c_str()) == 0 || errno == ENOENT);
+    give(1000, 0);
+    Probe dying = probe();
+    ASSERT_EQ(dying.code("init"), kOk);
+    dying.send("ctx 0");
+    usleep(static_cast<useconds_t>(round) * 200);
+    dying.kill();
+    Probe p = probe();
+    ASSERT_EQ(p.code("init"), kOk);
+    ASSERT_EQ(p.code("ctx 0"), kOk);
+    step(p, "info");
+    EXPECT_EQ(charged(folder_.path(), 0), kContext);
+  }
+}
+
 TEST_F(LeaksTest, APoolThatIsDestroyedInUseIsChargedUntilItsMemoryIsBack) {
   give(2000);
   Probe p = probe();

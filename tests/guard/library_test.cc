@@ -326,6 +326,14 @@ TEST_F(GuardTest, ADriverThatDoesNotTellItsDevicesHasNoneThatWereGiven) {
   }
 }
 
+TEST_F(GuardTest, MeasuresAContextAmongHundredsOfProcesses) {
+  give(1000);
+  Probe p(folder_.path(), HEDDLE_CROWDED_LIBRARIES, {});
+  ASSERT_EQ(p.code("init"), kOk);
+  ASSERT_EQ(p.code("ctx 0"), kOk);
+  EXPECT_EQ(charged(folder_.path(), 0), 250 * kMiB);
+}
+
 TEST_F(GuardTest, AWholeCardIsCountedAndShownAsItIs) {
   write_guard_files(folder_.path(), limits_for({{kFakeUuid, int64_t{1} << 30, 0, true, 0}}));
   Probe p = probe();

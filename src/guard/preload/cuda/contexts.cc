@@ -16,12 +16,14 @@ uint64_t overhead_pages(int rule) {
   return pages_of(ledger::load(config().usage->devices[rule].context_overhead_bytes));
 }
 
-// After the first context on a device for which nobody had said what one takes.
-void charge_measured(int rule, ContextMeasurement& measurement, uint64_t* charged) {
+// After the first context on a device for which nobody had said what one takes. False: the limit has no room for it,
+// so it has to go again.
+bool charge_measured(int rule, ContextMeasurement& measurement, uint64_t* charged) {
   const uint64_t bytes = *charged == 0 ? measurement.finish() : 0;
-  if (bytes == 0) return;
+  if (bytes == 0) return true;
+  if (!charge(rule, pages_of(bytes))) return false;
   *charged = pages_of(bytes);
-  charge_once(rule, *charged, Take::kForced);
+  return true;
 }
 
 bool primary_is_active(CUdevice device, bool otherwise) {
@@ -41,6 +43,7 @@ CUresult retain_primary(CUcontext* context, CUdevice device) {
   CudaProcess& own = cuda_process();
   const Lock lock(own.context_lock);
   if (own.primary_charged[rule] != 0) return real(context, device);
+  const MeasuringTurn turn(rule);
   uint64_t pages = overhead_pages(rule);
   if (!charge(rule, pages)) return CUDA_ERROR_OUT_OF_MEMORY;
   ContextMeasurement measurement(rule);
@@ -49,7 +52,12 @@ CUresult retain_primary(CUcontext* context, CUdevice device) {
     uncharge(rule, pages);
     return result;
   }
-  charge_measured(rule, measurement, &pages);
+  if (!charge_measured(rule, measurement, &pages)) {
+    const auto release = cuda().cuDevicePrimaryCtxRelease_v2 != nullptr ? cuda().cuDevicePrimaryCtxRelease_v2
+                                                                        : cuda().cuDevicePrimaryCtxRelease;
+    if (release != nullptr) release(device);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   own.primary_charged[rule] = 1;
   own.primary_pages[rule] = pages;
   own.primary_context[rule] = context != nullptr ? reinterpret_cast<uint64_t>(*context) : 0;
@@ -82,6 +90,7 @@ CUresult create_context(CUcontext* context, CUdevice device, Call call) {
   if (refused(rule)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (const CUresult masked = check_mask(device); masked != CUDA_SUCCESS) return masked;
   if (!accounted(rule) || context == nullptr) return call();
+  const MeasuringTurn turn(rule);
   uint64_t pages = overhead_pages(rule);
   if (!charge(rule, pages)) return CUDA_ERROR_OUT_OF_MEMORY;
   ContextMeasurement measurement(rule);
@@ -90,9 +99,9 @@ CUresult create_context(CUcontext* context, CUdevice device, Call call) {
     uncharge(rule, pages);
     return result;
   }
-  charge_measured(rule, measurement, &pages);
+  const bool fits = charge_measured(rule, measurement, &pages);
   const auto key = reinterpret_cast<uint64_t>(*context);
-  if (remember(Record{key, 0, key, pages, rule, static_cast<uint32_t>(Kind::kContext), 0, 0, 0})) return result;
+  if (fits && remember(Record{key, 0, key, pages, rule, static_cast<uint32_t>(Kind::kContext), 0, 0, 0})) return result;
   if (cuda().cuCtxDestroy_v2 != nullptr) cuda().cuCtxDestroy_v2(*context);
   uncharge(rule, pages);
   return CUDA_ERROR_OUT_OF_MEMORY;

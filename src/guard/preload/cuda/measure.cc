@@ -74,18 +74,79 @@ uint32_t host_pid() {
              : 0;
 }
 
+ProcessList::~ProcessList() {
+  if (list_ != usual_) unmap(list_, room_ * sizeof(*list_));
+}
+
+bool ProcessList::make_room(unsigned count) {
+  constexpr unsigned kMost = 1U << 20;
+  if (count > kMost) return false;
+  auto* list = static_cast<nvmlProcessInfo_t*>(map_private(count * sizeof(nvmlProcessInfo_t), OnFork::kDrop));
+  if (list == nullptr) return false;
+  if (list_ != usual_) unmap(list_, room_ * sizeof(*list_));
+  list_ = list;
+  room_ = count;
+  return true;
+}
+
+bool ProcessList::read(const NvmlAccount& nvml, nvmlDevice_t device) {
+  constexpr int kTries = 8;
+  for (int i = 0; i < kTries; ++i) {
+    unsigned count = room_;
+    const nvmlReturn_t result = nvml.processes(device, &count, list_);
+    count_ = result == NVML_SUCCESS && count <= room_ ? count : 0;
+    if (result == NVML_SUCCESS) return count <= room_;
+    // Others may come meanwhile.
+    if (result != NVML_ERROR_INSUFFICIENT_SIZE || !make_room((count > room_ ? count : room_) * 2)) return false;
+  }
+  return false;
+}
+
+MeasuringTurn::MeasuringTurn(int rule) : rule_(rule) {
+  const heddle_guard_slot* slot = known(rule) ? nullptr : own_slot();
+  if (slot == nullptr) return;
+  CudaProcess& own = cuda_process();
+  pthread_mutex_lock(&own.measuring_lock);
+  mine_ = uint64_t{own.slot_plus_one} << 32 | static_cast<uint32_t>(ledger::load(slot->generation));
+  if (!take(config().usage->devices[rule].measuring)) {
+    mine_ = 0;
+    pthread_mutex_unlock(&own.measuring_lock);
+  }
+}
+
+MeasuringTurn::~MeasuringTurn() {
+  if (mine_ == 0) return;
+  ledger::exchange_if(config().usage->devices[rule_].measuring, mine_, 0);
+  pthread_mutex_unlock(&cuda_process().measuring_lock);
+}
+
+// False: it is known by now.
+bool MeasuringTurn::take(uint64_t& word) {
+  constexpr int64_t kStep = 1000000;
+  constexpr int64_t kLong = 10000000000;
+  const int64_t start = now_ns();
+  for (uint64_t first = 0;;) {
+    if (known(rule_)) return false;
+    const uint64_t seen = ledger::load(word);
+    const uint64_t slot = (seen >> 32) - 1;
+    const bool held =
+        seen != 0 && seen != mine_ && slot < HEDDLE_GUARD_SLOTS &&
+        static_cast<uint32_t>(ledger::load(config().usage->slots[slot].generation)) == static_cast<uint32_t>(seen);
+    if (first == 0) first = seen;
+    // One and the same all the time: it hangs, or died where nobody here can see that.
+    const bool given_up = seen == first && now_ns() - start > kLong;
+    if ((!held || given_up) && ledger::exchange_if(word, seen, mine_)) return true;
+    if (!held) continue;
+    sweep_dead();
+    sleep_ns(kStep);
+  }
+}
+
 ContextMeasurement::ContextMeasurement(int rule) : rule_(rule) {
   if (known(rule) || !open_nvml(nvml_) || nvml_.init() != NVML_SUCCESS) return;
   ready_ = true;
-  nvmlProcessInfo_t list[kMostProcesses];
-  unsigned count = kMostProcesses;
   device_ = device_of_rule(nvml_, rule);
-  if (device_ == nullptr || nvml_.processes(device_, &count, list) != NVML_SUCCESS || count > kMostProcesses) {
-    device_ = nullptr;
-    return;
-  }
-  before_count_ = count;
-  for (unsigned i = 0; i < count; ++i) before_[i] = list[i].pid;
+  if (device_ != nullptr && !before_.read(nvml_, device_)) device_ = nullptr;
 }
 
 ContextMeasurement::~ContextMeasurement() {
@@ -94,41 +155,40 @@ ContextMeasurement::~ContextMeasurement() {
 
 uint64_t ContextMeasurement::finish() {
   if (!ready_ || device_ == nullptr) return 0;
-  nvmlProcessInfo_t list[kMostProcesses];
-  unsigned count = kMostProcesses;
-  if (nvml_.processes(device_, &count, list) != NVML_SUCCESS || count > kMostProcesses) return 0;
+  ProcessList list;
+  if (!list.read(nvml_, device_)) return 0;
   // Elsewhere than in the first pid namespace an entry of our number may be a stranger's, unless it came just now.
-  const bool ours = own_pid_namespace() == kFirstPidNamespace || (was_absent(own_pid()) && own_entry(list, count) != 0);
-  const uint64_t bytes = ours ? own_entry(list, count) : least_new_entry(list, count);
+  const bool ours = own_pid_namespace() == kFirstPidNamespace || (was_absent(own_pid()) && own_entry(list) != 0);
+  const uint64_t bytes = ours ? own_entry(list) : least_new_entry(list);
   if (bytes == 0 || bytes >= kImplausible) return 0;
   ledger::exchange_if(config().usage->devices[rule_].context_overhead_bytes, 0, bytes);
   return bytes;
 }
 
-uint64_t ContextMeasurement::own_entry(const nvmlProcessInfo_t* list, unsigned count) const {
+uint64_t ContextMeasurement::own_entry(const ProcessList& list) const {
   const heddle_guard_slot* slot = own_slot();
   if (slot == nullptr) return 0;
   const uint64_t charged = ledger::charge_pages(ledger::load(slot->devices[rule_].charge)) * kPageBytes;
   const uint32_t pid = own_pid();
-  for (unsigned i = 0; i < count; ++i) {
-    if (list[i].pid != pid || list[i].usedGpuMemory == ~0ull) continue;
-    return list[i].usedGpuMemory > charged ? list[i].usedGpuMemory - charged : 0;
+  for (const nvmlProcessInfo_t& entry : list) {
+    if (entry.pid != pid || entry.usedGpuMemory == ~0ull) continue;
+    return entry.usedGpuMemory > charged ? entry.usedGpuMemory - charged : 0;
   }
   return 0;
 }
 
 bool ContextMeasurement::was_absent(uint32_t pid) const {
-  for (unsigned k = 0; k < before_count_; ++k) {
-    if (before_[k] == pid) return false;
+  for (const nvmlProcessInfo_t& entry : before_) {
+    if (entry.pid == pid) return false;
   }
   return true;
 }
 
-uint64_t ContextMeasurement::least_new_entry(const nvmlProcessInfo_t* list, unsigned count) const {
+uint64_t ContextMeasurement::least_new_entry(const ProcessList& list) const {
   uint64_t least = 0;
-  for (unsigned i = 0; i < count; ++i) {
-    if (list[i].usedGpuMemory == ~0ull || list[i].usedGpuMemory == 0 || !was_absent(list[i].pid)) continue;
-    if (least == 0 || list[i].usedGpuMemory < least) least = list[i].usedGpuMemory;
+  for (const nvmlProcessInfo_t& entry : list) {
+    if (entry.usedGpuMemory == ~0ull || entry.usedGpuMemory == 0 || !was_absent(entry.pid)) continue;
+    if (least == 0 || entry.usedGpuMemory < least) least = entry.usedGpuMemory;
   }
   return least;
 }

@@ -6,7 +6,28 @@
 
 namespace heddle::guard {
 
-inline constexpr unsigned kMostProcesses = 128;
+// The processes that NVML sees on a device, however many.
+class ProcessList {
+ public:
+  ProcessList() = default;
+  ~ProcessList();
+  ProcessList(const ProcessList&) = delete;
+  ProcessList& operator=(const ProcessList&) = delete;
+
+  // False: NVML does not say.
+  bool read(const NvmlAccount& nvml, nvmlDevice_t device);
+  [[nodiscard]] const nvmlProcessInfo_t* begin() const { return list_; }
+  [[nodiscard]] const nvmlProcessInfo_t* end() const { return list_ + count_; }
+
+ private:
+  bool make_room(unsigned count);
+
+  static constexpr unsigned kUsual = 128;
+  nvmlProcessInfo_t usual_[kUsual];
+  nvmlProcessInfo_t* list_ = usual_;
+  unsigned room_ = kUsual;
+  unsigned count_ = 0;
+};
 
 // NVML opened for good (in the account of the process). False: there is none.
 bool open_account(Account& account);
@@ -15,6 +36,23 @@ bool account_device(Account& account, int rule);
 
 // Our pid as the vendor's account has it, as far as that can be known here; 0: it cannot.
 uint32_t host_pid();
+
+// The turn of one process of the tenant at a time, and of one thread of it, to make a context on a rule's device while
+// nobody knows what one takes there; the others wait, and know it then. Ends with the object, and with its process: who
+// waits takes the turn over from a dead one, and from one that keeps it for long.
+class MeasuringTurn {
+ public:
+  explicit MeasuringTurn(int rule);
+  ~MeasuringTurn();
+  MeasuringTurn(const MeasuringTurn&) = delete;
+  MeasuringTurn& operator=(const MeasuringTurn&) = delete;
+
+ private:
+  bool take(uint64_t& word);
+
+  int rule_;
+  uint64_t mine_ = 0;  // 0: no turn was needed
+};
 
 // Looks at the processes that NVML sees on a rule's device, before and after a context is made. Does nothing where the
 // limits or an earlier measurement of the tenant already say what a context takes.
@@ -35,15 +73,14 @@ class ContextMeasurement {
 
  private:
   bool was_absent(uint32_t pid) const;
-  uint64_t own_entry(const nvmlProcessInfo_t* list, unsigned count) const;
-  uint64_t least_new_entry(const nvmlProcessInfo_t* list, unsigned count) const;
+  uint64_t own_entry(const ProcessList& list) const;
+  uint64_t least_new_entry(const ProcessList& list) const;
 
   int rule_;
   bool ready_ = false;
   NvmlAccount nvml_{};
   nvmlDevice_t device_ = nullptr;
-  unsigned before_count_ = 0;
-  uint32_t before_[kMostProcesses];
+  ProcessList before_;
 };
 
 }  // namespace heddle::guard

@@ -42,6 +42,7 @@ struct CudaProcess : Process {
   Table graphs;  // what executable graphs allocate and where they run
   uint64_t graph_pages[HEDDLE_GUARD_MAX_DEVICES];
   pthread_mutex_t context_lock;
+  pthread_mutex_t measuring_lock;
   uint64_t primary_pages[HEDDLE_GUARD_MAX_DEVICES];
   uint32_t primary_charged[HEDDLE_GUARD_MAX_DEVICES];
   uint64_t primary_context[HEDDLE_GUARD_MAX_DEVICES];

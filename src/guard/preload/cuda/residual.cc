@@ -29,17 +29,14 @@ uint64_t managed_pages(int rule) {
 // What NVML says that this process holds; ~0: it does not say.
 uint64_t vendor_pages(Account& account, int rule) {
   if (!open_account(account) || !account_device(account, rule)) return ~uint64_t{0};
-  nvmlProcessInfo_t list[kMostProcesses];
-  unsigned count = kMostProcesses;
-  if (account.nvml.processes(account.devices[rule], &count, list) != NVML_SUCCESS || count > kMostProcesses) {
-    return ~uint64_t{0};
-  }
+  ProcessList list;
+  if (!list.read(account.nvml, account.devices[rule])) return ~uint64_t{0};
   const uint32_t host = host_pid();
   const uint32_t own = own_pid();
   uint64_t bytes = ~uint64_t{0};
-  for (unsigned i = 0; i < count; ++i) {
-    if (host != 0 && list[i].pid == host) return pages_of(list[i].usedGpuMemory);
-    if (host != 0 && list[i].pid == own) bytes = list[i].usedGpuMemory;
+  for (const nvmlProcessInfo_t& entry : list) {
+    if (host != 0 && entry.pid == host) return pages_of(entry.usedGpuMemory);
+    if (host != 0 && entry.pid == own) bytes = entry.usedGpuMemory;
   }
   // A process without context and memory is not listed.
   if (bytes == ~uint64_t{0}) return host != 0 ? 0 : bytes;
