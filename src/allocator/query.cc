@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "allocator/prepare.h"
+#include "base/key_text.h"
 
 namespace heddle::allocator {
 namespace {
@@ -17,18 +18,11 @@ constexpr size_t kMaxText = size_t{1} << 20;           // of all programs, and o
 constexpr size_t kMaxAnswers = size_t{32} << 20;       // of all queries
 constexpr size_t kMaxColumnEntries = size_t{8} << 20;  // of all columns
 
-void append_part(std::string& key, std::string_view part) {
-  key += std::to_string(part.size());
-  key.push_back(':');
-  key += part;
-}
-
 std::string query_key(const model::DeviceClass& device_class, const model::DeviceSubRequest& request) {
   std::string key;
   append_part(key, device_class.meta.name);
-  for (const std::string& selector : request.selectors) append_part(key, selector);
+  append_parts(key, request.selectors);
   for (const model::Toleration& toleration : request.tolerations) {
-    key.push_back('|');
     append_part(key, toleration.key);
     append_part(key, toleration.op);
     append_part(key, toleration.value);

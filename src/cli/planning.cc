@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/key_text.h"
 #include "catalog/requests.h"
 #include "cli/planning_parts.h"
 #include "codec/codec.h"
@@ -312,7 +313,7 @@ class Planner {
     for (const Want& want : wants) {
       if (!want.claim.allocation) {
         asked.least += controller::least_usage(want.claim.spec);
-        asked.shape += "\n" + codec::claim_spec_json(want.claim.spec);
+        append_part(asked.shape, codec::claim_spec_json(want.claim.spec));
         asked.request.claims.push_back({want.key, want.key, want.claim.spec});
         continue;
       }

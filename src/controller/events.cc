@@ -1,6 +1,7 @@
 // Objects as they come from the API server, and the answers to writes.
 #include <algorithm>
 
+#include "base/key_text.h"
 #include "codec/codec.h"
 #include "controller/objects.h"
 #include "controller/reconciler_impl.h"
@@ -11,9 +12,10 @@ namespace heddle::controller {
 namespace {
 
 std::string signature_of(const PodRecord& record) {
-  std::string out;
-  for (const dialects::ContainerRequest& request : record.requests) out += codec::claim_spec_json(request.spec) + "\n";
-  out += engine::fit_signature(record.pod);
+  std::string out = engine::fit_signature(record.pod);
+  append_part(out, record.requests.size());
+  for (const dialects::ContainerRequest& request : record.requests)
+    append_part(out, codec::claim_spec_json(request.spec));
   return out;
 }
 

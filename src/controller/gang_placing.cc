@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/key_text.h"
 #include "codec/codec.h"
 #include "controller/objects.h"
 #include "controller/reconciler_impl.h"
@@ -37,18 +38,30 @@ std::vector<engine::Reason> named(std::vector<engine::Reason> reasons, const std
 // Equal texts: what one gang is refused, the other is, too. Nothing for one that is bound to some nodes.
 std::optional<std::string> shape_of(const engine::GangRequest& request) {
   if (!request.fixed_nodes.empty()) return std::nullopt;
-  std::string shape = fmt::format("gang of {}\n{}\n{}\n{} {}", request.minimum, request.required, request.preferred,
-                                  request.segment_level, request.segment_size);
-  for (const auto& [subgroup, minimum] : request.subgroup_minimum) shape += fmt::format("\n{} {}", subgroup, minimum);
+  std::string shape = "gang ";
+  append_part(shape, request.minimum);
+  append_part(shape, request.required);
+  append_part(shape, request.preferred);
+  append_part(shape, request.segment_level);
+  append_part(shape, request.segment_size);
+  append_part(shape, request.subgroup_minimum.size());
+  for (const auto& [subgroup, minimum] : request.subgroup_minimum) {
+    append_part(shape, subgroup);
+    append_part(shape, minimum);
+  }
   const engine::GangMember* before = nullptr;
   for (const engine::GangMember& member : request.members) {
     const engine::PlacementRequest& asked = member.request;
     if (asked.pinned_node || asked.preferred_node || !asked.excluded_nodes.empty()) return std::nullopt;
     const bool same = before != nullptr && before->shape == member.shape && before->subgroup == member.subgroup &&
                       before->segment == member.segment && before->request.whole_nodes == asked.whole_nodes;
-    shape += same ? "\n=" : fmt::format("\n{}\n{}\n{}", member.subgroup, member.segment, member.shape);
-    for (const std::string& node : asked.whole_nodes) shape += same ? "" : "\n-" + node;
     before = &member;
+    append_part(shape, int64_t{same});
+    if (same) continue;
+    append_part(shape, member.subgroup);
+    append_part(shape, member.segment);
+    append_part(shape, member.shape);
+    append_parts(shape, asked.whole_nodes);
   }
   return shape;
 }
@@ -238,7 +251,7 @@ std::optional<engine::GangMember> Reconciler::Impl::gang_member(const PodRecord&
   member.request = request_of(record, wants, open);
   member.shape = record.signature;
   for (const Want& want : open) {
-    if (want.request == nullptr) member.shape += codec::claim_spec_json(spec_of(want));
+    if (want.request == nullptr) append_part(member.shape, codec::claim_spec_json(spec_of(want)));
   }
   if (wants.blocked || open.empty()) return std::nullopt;
   return member;
@@ -339,7 +352,7 @@ void Reconciler::Impl::place_gang(const Unit& unit, const Work& work, std::map<s
   if (queued.holds.contains(work.id)) shape.reset();
   const queueing::Workload* workload = queued.queues->workload(work.id);
   if (shape && workload != nullptr && !ask->request.boxes.empty())
-    *shape += "\n" + workload->queue;  // which says what boxes are kept for others
+    append_part(*shape, workload->queue);  // which says what boxes are kept for others
   if (const auto same = shape ? answers.find(*shape) : answers.end(); same != answers.end())
     return gang_is_told(unit, work, same->second);
   std::optional<engine::Reason> over;  // what its queue says to the kind of devices that was tried first

@@ -151,9 +151,9 @@ bool read_job_set(const model::Pod& pod, const Marks& marks, GangDeclaration& ou
   const std::string* name = marks.find("jobset.sigs.k8s.io/jobset-name");
   if (name == nullptr) return false;
   out.source = GangSource::kJobSet;
-  // A restart makes all pods anew while the old ones are still ending.
+  // A restart makes all pods anew while the old ones are still ending. No label has a colon, so no JobSet is called so.
   const std::string attempt = marks.text("jobset.sigs.k8s.io/restart-attempt");
-  out.name = attempt.empty() || attempt == "0" ? *name : *name + "-" + attempt;
+  out.name = attempt.empty() || attempt == "0" ? *name : *name + ":" + attempt;
   out.object = object_key("jobset.x-k8s.io/JobSet", pod, *name);
   out.subgroup = marks.text("jobset.sigs.k8s.io/replicatedjob-name");
   return true;

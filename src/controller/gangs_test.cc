@@ -124,7 +124,7 @@ std::vector<Case> cases() {
         {"jobset.sigs.k8s.io/restart-attempt", "1"}},
        none,
        none,
-       with(said(GangSource::kJobSet, "j-1"),
+       with(said(GangSource::kJobSet, "j:1"),
             [](GangDeclaration& d) {
               d.object = "jobset.x-k8s.io/JobSet ns/j";
               d.subgroup = "workers";

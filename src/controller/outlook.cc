@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/key_text.h"
 #include "controller/reconciler_impl.h"
 #include "engine/gang_eviction.h"
 #include "engine/kind_quota.h"
@@ -66,7 +67,10 @@ std::string Reconciler::Impl::outlook_key(const PodRecord& record) const {
   if (!all_ours || in_part || !record.failed_nodes.empty()) return key;
   const queueing::Workload* workload = queued.queues ? queued.queues->workload(work_id(record)) : nullptr;
   if (workload == nullptr) return record.signature;
-  return fmt::format("{}\n{}\n{}", workload->queue, workload->reservation, record.signature);
+  std::string shared;
+  for (const std::string* part : {&workload->queue, &workload->reservation, &record.signature})
+    append_part(shared, *part);
+  return shared;
 }
 
 std::optional<RunningTable::Found> Reconciler::Impl::who_has_to_end(PodRecord& record) {

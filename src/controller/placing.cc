@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/key_text.h"
 #include "codec/codec.h"
 #include "controller/objects.h"
 #include "controller/reconciler_impl.h"
@@ -104,10 +105,10 @@ void Reconciler::Impl::place(PodRecord& record, std::map<std::string, engine::Ou
   std::string shape = record.signature;
   for (const Want& want : open) {
     const model::ClaimSpec& spec = want.request != nullptr ? want.request->spec : want.claim->spec;
-    if (want.request == nullptr) shape += codec::claim_spec_json(spec);
+    if (want.request == nullptr) append_part(shape, codec::claim_spec_json(spec));
     least += least_usage(spec);
   }
-  for (const std::string& node : request.whole_nodes) shape += "\n-" + node;
+  append_parts(shape, request.whole_nodes);
   if (wants.blocked || open.empty()) {
     dirty.insert(record.pod.meta.key());
     return;

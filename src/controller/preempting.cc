@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/key_text.h"
 #include "controller/objects.h"
 #include "controller/reconciler_impl.h"
 #include "engine/gang_eviction.h"
@@ -109,6 +110,45 @@ void Reconciler::Impl::place_held() {
   }
 }
 
+namespace {
+
+void append_gang(std::string& key, const Unit& unit) {
+  for (const std::string* part : {&unit.required, &unit.preferred, &unit.segment_level}) append_part(key, *part);
+  append_part(key, unit.minimum);
+  append_part(key, unit.segment_size);
+  for (const int64_t segment : unit.segments) append_part(key, segment);
+  for (const Subgroup& subgroup : unit.subgroups) {
+    append_part(key, subgroup.name);
+    append_part(key, subgroup.minimum);
+    append_part(key, subgroup.members.size());
+  }
+}
+
+// Equal texts: where one finds no victims, the other finds none. Said of what waits, by all that waits of it.
+std::string plan_key(const Unit* unit, const queueing::Workload& workload, const std::vector<PodRecord*>& waiting) {
+  std::string key;
+  append_part(key, workload.queue);
+  append_part(key, int64_t{workload.priority});
+  append_part(key, int64_t{workload.never_preempts});
+  append_part(key, int64_t{workload.growth});
+  append_part(key, workload.reservation);
+  if (unit != nullptr && unit->gang) append_gang(key, *unit);
+  const PodRecord* before = nullptr;
+  for (const PodRecord* record : waiting) {
+    // What has claims of its own, or was turned away by some nodes, is like nothing else.
+    if (record->requests.size() != record->pod.resource_claims.size() || !record->failed_nodes.empty()) {
+      append_part(key, record->pod.meta.key());
+      continue;
+    }
+    const bool same = before != nullptr && before->signature == record->signature;
+    append_part(key, same ? std::string() : record->signature);
+    before = record;
+  }
+  return key;
+}
+
+}  // namespace
+
 // Looks for victims for those that found no room, in the order of the queues.
 void Reconciler::Impl::plan_evictions(const std::vector<std::string>& without_room) {
   size_t plans = 0;
@@ -123,8 +163,7 @@ void Reconciler::Impl::plan_evictions(const std::vector<std::string>& without_ro
     if (waiting.empty() || busy(work) || work.planned_version == placement_version()) continue;
     if (clock.monotonic_nanos() < work.plan_after) continue;
     const queueing::Workload* workload = queued.queues->workload(id);
-    const std::string like = fmt::format("{}\n{}\n{}\n{}\n{}", workload->queue, workload->priority,
-                                         workload->never_preempts, waiting.front()->signature, runs ? id : "");
+    const std::string like = runs ? "runs " + id : plan_key(units.find(work.unit), *workload, waiting);
     if (work.refused_victims.empty() && in_vain.contains(like)) continue;
     if (++plans > kPlansAPass) {
       pass_due = true;

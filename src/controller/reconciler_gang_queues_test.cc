@@ -404,6 +404,21 @@ TEST_F(GangQueuesTest, NobodyGoesForAGangThatWouldNotFitAllTheSame) {
   EXPECT_TRUE(cluster.gated("g0"));
 }
 
+TEST_F(GangQueuesTest, AGangThatFindsNoVictimsDoesNotSpeakForASmallerOneOfTheSamePods) {
+  for (const char* node : {"n1", "n2"}) cluster.add_node(node, 2);
+  cluster.api.put_queue("a", leaf({{"guaranteed", 4}}));
+  start();
+  for (const auto& [name, priority] : std::map<std::string, int>{{"p1", 20}, {"p2", 20}, {"p3", 0}, {"p4", 0}}) {
+    submit(cluster, name, "a", {{"priority", priority}});
+    cluster.run();
+  }
+  // Both at once, so that one pass looks for victims for both.
+  submit_gang(cluster, "wide", 3, "a", Json::object(), {{"priority", 10}});
+  submit_gang(cluster, "g", 2, "a", Json::object(), {{"priority", 10}});
+  cluster.settle();
+  EXPECT_THAT(cluster.api.evicted, UnorderedElementsAre("p3", "p4"));
+}
+
 TEST_F(GangQueuesTest, ABudgetLeadsAGangToOtherVictims) {
   for (const char* node : {"n1", "n2"}) cluster.add_node(node, 2);
   cluster.api.put_queue("a", leaf({{"guaranteed", 4}}));

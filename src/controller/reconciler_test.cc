@@ -66,6 +66,23 @@ TEST_F(ReconcilerTest, WhatDoesNotFitWaitsWithTheReasonAndStartsWhenOneEnds) {
   EXPECT_EQ(count_events("HeddleAllocated"), 1);
 }
 
+// Two pods whose tolerations read the same when they are strung together: the "no" to one is not said to the other.
+TEST_F(ReconcilerTest, ANoToOnePodIsNotSaidToAnotherThatTolerates) {
+  cluster.add_node("n1", 1);
+  start();
+  const Json tainted{{"metadata", {{"name", "n1"}}},
+                     {"spec", {{"taints", Json::array({{{"key", "x"}, {"value", "y"}, {"effect", "NoSchedule"}}})}}},
+                     {"status", {{"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}};
+  cluster.controller->upsert_node(*codec::parse_node(tainted.dump()));
+  const auto tolerating = [](Json toleration) { return Json{{"tolerations", Json::array({std::move(toleration)})}}; };
+  cluster.create_pod("a", kCard, tolerating({{"key", "x"}, {"operator", "Equal"}, {"value", "yNoSchedule"}}));
+  cluster.create_pod("b", kCard,
+                     tolerating({{"key", "x"}, {"operator", "Equal"}, {"value", "y"}, {"effect", "NoSchedule"}}));
+  cluster.run();
+  EXPECT_TRUE(cluster.gated("a"));
+  EXPECT_EQ(cluster.node_of("b"), "n1");
+}
+
 TEST_F(ReconcilerTest, MoreCardsThanAnyNodeHasIsInfeasible) {
   cluster.add_node("n1", 2);
   cluster.create_pod("p", Json{{"nvidia.com/gpu", "3"}});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/key_text.h"
 #include "codec/codec.h"
 
 namespace heddle::engine {
@@ -29,7 +30,7 @@ void Arrivals::add(const PlacementRequest& request) {
     pod.containers.push_back(std::move(all));
     key = fit_signature(pod);
   }
-  for (const ClaimRequest& claim : request.claims) key += "\n" + codec::claim_spec_json(claim.spec);
+  for (const ClaimRequest& claim : request.claims) append_part(key, codec::claim_spec_json(claim.spec));
   Entry& entry = entries_[key];
   if (entry.count == 0) {
     entry.pod = std::move(pod);

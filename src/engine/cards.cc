@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/key_text.h"
 #include "engine/inventory.h"
 #include "placement/types.h"
 
@@ -36,11 +37,12 @@ bool is_card(const DeviceInfo& device, const allocator::Options& options) {
 
 std::string kind_of(const DeviceInfo& device) {
   std::string kind;
-  for (const char* name : {"vendor", "model", "type", "isolation"}) kind += attribute_text(device, name) + "|";
-  kind += device.uses_counters ? "cut" : "";
-  kind += device.shape->shared ? "shared" : "";
+  for (const char* name : {"vendor", "model", "type", "isolation"}) append_part(kind, attribute_text(device, name));
+  append_part(kind, int64_t{device.uses_counters});
+  append_part(kind, int64_t{device.shape->shared});
   for (const allocator::CapacityInfo& capacity : device.shape->capacities) {
-    kind += "|" + capacity.name + "=" + capacity.published.value.to_string();
+    append_part(kind, capacity.name);
+    append_part(kind, capacity.published.value.to_string());
   }
   return kind;
 }

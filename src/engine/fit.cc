@@ -1,19 +1,21 @@
 // Whether a node suits a pod apart from its devices: everything that kube-scheduler will look at again when it binds.
 #include <algorithm>
 
+#include "base/key_text.h"
 #include "engine/state_impl.h"
 
 namespace heddle::engine {
 namespace {
 
-void append(const model::NodeSelector& selector, std::string& out) {
+void append(std::string& key, const model::NodeSelector& selector) {
+  append_part(key, selector.terms.size());
   for (const model::NodeSelectorTerm& term : selector.terms) {
     for (const auto* list : {&term.match_expressions, &term.match_fields}) {
-      out += "|";
+      append_part(key, list->size());
       for (const model::Requirement& requirement : *list) {
-        out += requirement.key + std::to_string(static_cast<int>(requirement.op));
-        for (const std::string& value : requirement.values) out += "," + value;
-        out += ";";
+        append_part(key, requirement.key);
+        append_part(key, static_cast<int64_t>(requirement.op));
+        append_parts(key, requirement.values);
       }
     }
   }
@@ -26,20 +28,35 @@ bool is_final(Bar bar) {
 }
 
 std::string fit_signature(const model::Pod& pod) {
-  std::string out;
-  for (const auto& [key, value] : pod.node_selector) out.append(key).append("=").append(value).append("\n");
-  if (pod.required_node_affinity) append(*pod.required_node_affinity, out);
-  for (const model::Toleration& t : pod.tolerations) {
-    out.append("~").append(t.key).append(t.op).append(t.value).append(t.effect);
+  std::string key;
+  append_part(key, pod.node_selector.size());
+  for (const auto& [label, value] : pod.node_selector) {
+    append_part(key, label);
+    append_part(key, value);
   }
-  for (const auto& [name, amount] : model::effective_requests(pod))
-    out.append("\n").append(name).append(std::to_string(amount));
-  for (const model::HostPort& port : model::host_ports(pod)) {
-    out.append("\n:").append(port.ip).append("/").append(port.protocol).append(std::to_string(port.port));
+  append_part(key, int64_t{pod.required_node_affinity.has_value()});
+  if (pod.required_node_affinity) append(key, *pod.required_node_affinity);
+  append_part(key, pod.tolerations.size());
+  for (const model::Toleration& toleration : pod.tolerations) {
+    for (const auto* part : {&toleration.key, &toleration.op, &toleration.value, &toleration.effect})
+      append_part(key, *part);
   }
-  for (const std::string& claim : pod.volume_claims)
-    out.append("\nv").append(pod.meta.name_space).append("/").append(claim);
-  return out;
+  const auto needs = model::effective_requests(pod);
+  append_part(key, needs.size());
+  for (const auto& [name, amount] : needs) {
+    append_part(key, name);
+    append_part(key, amount);
+  }
+  const std::vector<model::HostPort> ports = model::host_ports(pod);
+  append_part(key, ports.size());
+  for (const model::HostPort& port : ports) {
+    append_part(key, port.ip);
+    append_part(key, port.protocol);
+    append_part(key, port.port);
+  }
+  if (!pod.volume_claims.empty()) append_part(key, pod.meta.name_space);
+  append_parts(key, pod.volume_claims);
+  return key;
 }
 
 Bar Placement::bar_of(const NodeEntry& node) const {

@@ -2,6 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <tuple>
+
+#include "base/random.h"
 #include "engine/engine.h"
 #include "engine/test_fleet.h"
 
@@ -171,6 +175,99 @@ TEST_F(FitTest, AVolumeTiesThePodToItsZone) {
   EXPECT_EQ(place(), "infeasible: volume pv-1 of claim data cannot be reached from node-1");
   node_.meta.labels["topology.kubernetes.io/zone"] = "a";
   EXPECT_EQ(place(), "node-1");
+}
+
+// Pods whose texts are made of what a key could be joined with.
+class AwkwardPods {
+ public:
+  model::Pod next() {
+    model::Pod pod;
+    pod.meta.name_space = text();
+    for (uint64_t n = few(); n > 0; --n) pod.node_selector[text()] = text();
+    if (few() == 0) {
+      pod.required_node_affinity.emplace();
+      for (uint64_t n = few(); n > 0; --n)
+        pod.required_node_affinity->terms.push_back({requirements(), requirements()});
+    }
+    for (uint64_t n = few(); n > 0; --n) pod.tolerations.push_back({text(), text(), text(), text(), {}});
+    model::Container container;
+    for (uint64_t n = few(); n > 0; --n)
+      container.requests[text()] = Quantity::from_int(static_cast<int64_t>(random_.below(12)));
+    for (uint64_t n = few(); n > 0; --n)
+      container.host_ports.push_back({text(), text(), static_cast<int64_t>(1 + random_.below(12))});
+    pod.containers.push_back(container);
+    for (uint64_t n = few(); n > 0; --n) pod.volume_claims.push_back(text());
+    return pod;
+  }
+
+ private:
+  uint64_t few() { return random_.below(3); }
+  std::string text() {
+    constexpr std::string_view kLetters = "a1:;,=~|/\n";
+    std::string out;
+    for (uint64_t n = few(); n > 0; --n) out += kLetters[random_.below(kLetters.size())];
+    return out;
+  }
+  std::vector<model::Requirement> requirements() {
+    std::vector<model::Requirement> out;
+    for (uint64_t n = few(); n > 0; --n) {
+      out.push_back({text(), static_cast<model::Requirement::Operator>(random_.below(6)), {}});
+      for (uint64_t values = few(); values > 0; --values) out.back().values.push_back(text());
+    }
+    return out;
+  }
+
+  SeededRandom random_{5};
+};
+
+// What of a pod decides where it fits, so that it can be compared.
+auto what_decides(const model::Pod& pod) {
+  using Requirements = std::vector<std::tuple<std::string, int, std::vector<std::string>>>;
+  const auto listed = [](const std::vector<model::Requirement>& list) {
+    Requirements out;
+    for (const model::Requirement& one : list) out.emplace_back(one.key, static_cast<int>(one.op), one.values);
+    return out;
+  };
+  std::vector<std::pair<Requirements, Requirements>> terms;
+  if (pod.required_node_affinity) {
+    for (const auto& term : pod.required_node_affinity->terms)
+      terms.emplace_back(listed(term.match_expressions), listed(term.match_fields));
+  }
+  std::vector<std::tuple<std::string, std::string, std::string, std::string>> tolerations;
+  for (const model::Toleration& one : pod.tolerations) tolerations.emplace_back(one.key, one.op, one.value, one.effect);
+  std::vector<std::tuple<std::string, std::string, int64_t>> ports;
+  for (const model::HostPort& port : model::host_ports(pod)) ports.emplace_back(port.ip, port.protocol, port.port);
+  return std::tuple(pod.node_selector, pod.required_node_affinity.has_value(), terms, tolerations,
+                    model::effective_requests(pod), ports,
+                    pod.volume_claims.empty() ? std::string() : pod.meta.name_space, pod.volume_claims);
+}
+
+TEST(FitSignatureTest, PodsThatDifferHaveDifferentOnesAndEqualPodsTheSame) {
+  AwkwardPods pods;
+  std::map<std::string, decltype(what_decides({}))> seen;
+  std::map<decltype(what_decides({})), std::string> signatures;
+  for (int i = 0; i < 20000; ++i) {
+    const model::Pod pod = pods.next();
+    const std::string signature = fit_signature(pod);
+    const auto decides = what_decides(pod);
+    EXPECT_EQ(seen.emplace(signature, decides).first->second, decides) << signature;
+    EXPECT_EQ(signatures.emplace(decides, signature).first->second, signature);
+  }
+  EXPECT_LT(seen.size(), 20000U) << "none came twice";
+}
+
+// Texts that were one before: a value that ends like an effect, a name that ends like an amount.
+TEST(FitSignatureTest, APartDoesNotRunIntoTheNext) {
+  model::Pod a;
+  model::Pod b;
+  a.tolerations = {{"x", "Equal", "yNoSchedule", "", {}}};
+  b.tolerations = {{"x", "Equal", "y", "NoSchedule", {}}};
+  EXPECT_NE(fit_signature(a), fit_signature(b));
+  a.tolerations.clear();
+  b.tolerations.clear();
+  a.containers = {asking("example.com/x", "11")};
+  b.containers = {asking("example.com/x1", "1")};
+  EXPECT_NE(fit_signature(a), fit_signature(b));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/key_text.h"
 #include "engine/boxes.h"
 #include "engine/gang_fill.h"
 #include "engine/gang_place.h"
@@ -53,10 +54,12 @@ Result<void> GangSearch::make_groups() {
   std::map<std::string, size_t> known;
   for (size_t i = 0; i < request_.members.size(); ++i) {
     const GangMember& member = request_.members[i];
-    std::string key = member.shape + "\n" + member.request.pinned_node.value_or("");
-    for (const std::string& node : member.request.excluded_nodes) key += "\n-" + node;
-    for (const std::string& node : member.request.held_nodes) key += "\nh" + node;
-    for (const std::string& node : member.request.whole_nodes) key += "\nw" + node;
+    std::string key;
+    append_part(key, member.shape);
+    append_part(key, member.request.pinned_node.value_or(""));
+    append_parts(key, member.request.excluded_nodes);
+    append_parts(key, member.request.held_nodes);
+    append_parts(key, member.request.whole_nodes);
     const auto [at, added] = known.emplace(std::move(key), groups_.size());
     if (added) {
       HEDDLE_TRY(auto group, GangGroup::make(state_.inside(), member.request));

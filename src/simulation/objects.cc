@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "base/key_text.h"
 #include "codec/codec.h"
 
 namespace heddle::simulation {
@@ -114,6 +115,25 @@ model::Pod pod_object(const SimulatedWorkload& workload) {
   if (workload.memory.sign() > 0) container.requests["memory"] = workload.memory;
   pod.containers.push_back(std::move(container));
   return pod;
+}
+
+std::string shape_of(const SimulatedWorkload& workload, const model::Pod& pod, const model::ClaimSpec& spec) {
+  std::string key;
+  append_part(key, engine::fit_signature(pod));
+  append_part(key, codec::claim_spec_json(spec));
+  for (const int64_t part : {workload.members, workload.minimum, workload.segment_size}) append_part(key, part);
+  for (const auto* part : {&workload.required, &workload.preferred, &workload.segment_level}) append_part(key, *part);
+  return key;
+}
+
+std::string plan_key(const SimulatedWorkload& workload, const std::string& queue, const std::string& shape) {
+  std::string key;
+  append_part(key, queue);
+  append_part(key, int64_t{workload.priority});
+  append_part(key, int64_t{workload.never_preempts});
+  append_part(key, workload.reservation);
+  append_part(key, shape);
+  return key;
 }
 
 engine::GangRequest gang_request(const SimulatedWorkload& workload, std::vector<engine::PlacementRequest> members,

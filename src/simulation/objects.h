@@ -25,6 +25,10 @@ std::string class_name(const std::string& vendor);
 // What each member asks for.
 model::ClaimSpec claim_spec(const DeviceAsk& ask);
 model::Pod pod_object(const SimulatedWorkload& workload);
+// Equal texts get equal answers of the engine. pod, spec: of each member.
+std::string shape_of(const SimulatedWorkload& workload, const model::Pod& pod, const model::ClaimSpec& spec);
+// Equal texts: where one finds nothing that gives way, the other finds nothing.
+std::string plan_key(const SimulatedWorkload& workload, const std::string& queue, const std::string& shape);
 
 // As the engine is asked for the gang; members: in rank order. shape: equal for equal requests.
 engine::GangRequest gang_request(const SimulatedWorkload& workload, std::vector<engine::PlacementRequest> members,

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/key_text.h"
 #include "base/random.h"
 #include "codec/codec.h"
 #include "engine/box_rooms.h"
@@ -122,9 +123,7 @@ class Simulation {
     HEDDLE_TRY(const auto member, engine::asked(state_, {workload.name, workload.name, unit.spec}));
     for (int64_t i = 0; i < workload.members; ++i) unit.asked.insert(unit.asked.end(), member.begin(), member.end());
     for (queueing::Portion& portion : unit.asked) table_.fill_boxes(portion);
-    unit.shape = fmt::format("{}\n{}\n{} {} {}\n{}\n{}\n{}", engine::fit_signature(unit.pod),
-                             codec::claim_spec_json(unit.spec), workload.members, workload.minimum,
-                             workload.segment_size, workload.required, workload.preferred, workload.segment_level);
+    unit.shape = shape_of(workload, unit.pod, unit.spec);
     push(Time{} + workload.arrival, EventKind::kArrival, workload.name, 0);
     units_.emplace(workload.name, std::move(unit));
     return {};
@@ -304,11 +303,13 @@ class Simulation {
   // A "no" holds for all that ask the same until something ends.
   Result<Answer> ask_known(const Unit& unit, const std::set<std::string>& closed) {
     std::string key = unit.shape;
-    for (const std::string& node : closed) key += "\n" + node;
+    append_parts(key, closed);
     const Kept kept = kept_for(unit);
-    for (const std::string& node : kept.nodes) key += "\n-" + node;
-    for (const engine::BoxBudget& budget : kept.boxes)
-      key += fmt::format("\n{} of {}", budget.spare, budget.box_devices);
+    append_parts(key, kept.nodes);
+    for (const engine::BoxBudget& budget : kept.boxes) {
+      append_part(key, budget.spare);
+      append_part(key, budget.box_devices);
+    }
     const auto known = refusals_.find(key);
     if (known != refusals_.end() && known->second.first == version_) return Answer(known->second.second);
     HEDDLE_TRY(Answer answer, ask(unit, closed));
@@ -504,8 +505,7 @@ class Simulation {
       Unit& unit = units_.at(id);
       if (queues_->phase(id) != Phase::kWaiting || unit.planned_at == version_ || now < unit.plan_after) continue;
       unit.planned_at = version_;
-      const std::string like = fmt::format("{}\n{}\n{}\n{}", queue_of(*unit.workload), unit.workload->priority,
-                                           unit.workload->never_preempts, unit.shape);
+      const std::string like = plan_key(*unit.workload, queue_of(*unit.workload), unit.shape);
       if (in_vain.contains(like)) continue;
       HEDDLE_TRY(const bool found, plan_eviction(unit, now));
       if (!found) in_vain.insert(like);
