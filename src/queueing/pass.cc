@@ -12,11 +12,29 @@ namespace {
 struct Blocker {
   const Entry* entry = nullptr;
   bool entitled = false;
-  size_t scope = 0;  // the queue whose work it holds back
+  bool owed = false;  // entitled as soon as what its own leaf runs has ended
+  size_t scope = 0;   // the queue whose work it holds back
   std::optional<Time> could_start;
 };
 
 enum class Turn { kStarving, kEntitled, kBorrowing };
+
+// Whether both can take the same devices, as far as is known.
+bool of_one_kind(const DeviceKind& a, const DeviceKind& b) {
+  const auto agree = [](const std::string& one, const std::string& other) {
+    return one.empty() || other.empty() || one == other;
+  };
+  return agree(a.vendor, b.vendor) && agree(a.model, b.model);
+}
+
+bool compete(const Entry& a, const Entry& b) {
+  for (size_t m = 0; m < a.demand.size(); ++m) {
+    if (a.demand[m] > 0 && b.demand[m] > 0) return true;
+  }
+  return std::any_of(a.kinds.begin(), a.kinds.end(), [&](const DeviceKind& one) {
+    return std::any_of(b.kinds.begin(), b.kinds.end(), [&](const auto& other) { return of_one_kind(one, other); });
+  });
+}
 
 }  // namespace
 
@@ -39,6 +57,7 @@ struct Queues::Pass::State {
   const Entry* pick(size_t q, Turn turn);
   void block(const Entry& entry, size_t scope, std::optional<Time> could_start);
   [[nodiscard]] bool inside(size_t q, size_t scope) const;
+  [[nodiscard]] bool owed(const Entry& entry) const;
 
   Impl& impl;
   Time now;
@@ -55,19 +74,23 @@ struct Queues::Pass::State {
 bool Queues::Pass::State::held_back(const Entry& entry) const {
   for (const Blocker& blocker : blockers) {
     if (blocker.entry == &entry || !inside(entry.leaf, blocker.scope)) continue;
-    if (!blocker.entitled && impl.fits_guarantee(entry)) continue;
+    // What is entitled passes what borrows. Not in the leaf of one that its guarantee is large enough for: small work
+    // would use that guarantee up for ever.
+    const bool uses_it_up = blocker.owed && entry.leaf == blocker.entry->leaf;
+    if (!blocker.entitled && !uses_it_up && impl.fits_guarantee(entry)) continue;
     const bool ends_before =
         blocker.could_start && entry.spec.runtime && now + *entry.spec.runtime <= *blocker.could_start;
-    if (ends_before) continue;
-    for (size_t m = 0; m < impl.meters.size(); ++m) {
-      if (entry.demand[m] > 0 && blocker.entry->demand[m] > 0) return true;
-    }
+    if (!ends_before && compete(entry, *blocker.entry)) return true;
   }
   return false;
 }
 
 void Queues::Pass::State::block(const Entry& entry, size_t scope, std::optional<Time> could_start) {
-  blockers.push_back({&entry, impl.fits_guarantee(entry), scope, could_start});
+  blockers.push_back({&entry, impl.fits_guarantee(entry), owed(entry), scope, could_start});
+}
+
+bool Queues::Pass::State::owed(const Entry& entry) const {
+  return impl.within_guarantee(entry, Amounts(impl.meters.size(), 0));
 }
 
 bool Queues::Pass::State::inside(size_t q, size_t scope) const {
@@ -88,8 +111,13 @@ const Entry* Queues::Pass::State::next_starving() {
     ++next_in_order;
     if (offerable(*entry, Turn::kStarving)) return entry;
     // It waits for quota: what would keep that from coming free waits with it. Its own reservation's time it waits out.
-    const bool waits = entry->phase == Phase::kWaiting && entry->spec.reservation.empty() && !held_back(*entry);
-    if (!waits || impl.never_fits(*entry)) continue;
+    const bool waits = entry->phase == Phase::kWaiting && entry->spec.reservation.empty();
+    if (!waits || offered.contains(entry->spec.id) || impl.never_fits(*entry)) continue;
+    if (held_back(*entry)) {
+      // Behind one that may borrow for ever nothing is. Its leaf runs empty, and then it is entitled and goes past it.
+      if (owed(*entry)) block(*entry, entry->leaf, std::nullopt);
+      continue;
+    }
     for (const size_t scope : impl.full_queues(*entry)) block(*entry, scope, std::nullopt);
   }
   return nullptr;

@@ -28,14 +28,14 @@
 // priority, then time of submission, then id. The order is total.
 //
 // Starvation bound. While W starves and could not start, what is offered behind it must end (by its declared runtime)
-// before W could start, where the caller knows that time, or touch none of the meters that W needs; only entitled
-// demand passes a W that would borrow. So with R the longest time that anything runs, and n the number of workloads
-// that starve and were submitted before W: a W that fits an otherwise empty fleet, and whose demand is within its
-// leaf's guarantee, starts within patience + (n + 1) * R of its submission, or patience + 2 * (n + 1) * R where the
-// limit of a queue of its own held it up first, as that holds back the work of that queue only. For a W that borrows
-// the same holds, not counting the time while entitled demand waits. Reservations and changes of the configuration are
-// the operator's and come on top. It is assumed that work which shares no meter does not compete. The tests hold the
-// bound on random histories.
+// before W could start, where the caller knows that time, or take other devices (no meter counts both, and vendor or
+// model differ). Entitled demand passes a W that is not entitled; that of its own leaf only where W asks for more than
+// the guarantee. So with R the longest time that anything runs, and n the number of workloads that starve and were
+// submitted before W: a W that fits an otherwise empty fleet, and whose demand is within its leaf's guarantee, starts
+// within patience + (n + 1) * R of its submission, or patience + 2 * (n + 1) * R where what its leaf runs or the limit
+// of a queue of its own held it up first, as that holds back that leaf or queue only. For a W that borrows the same
+// holds, not counting the time while entitled demand waits. Reservations and changes of the configuration are the
+// operator's and come on top. Work that shares neither meter nor kind of device does not compete. Tests hold the bound.
 //
 // Cost: submit, start, finish O(log n + depth * meters); next() O(queues * depth * meters + meters * running work with
 // an end, only while reservations exist).

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "base/random.h"
 #include "queueing/queueing.h"
@@ -15,6 +16,7 @@ namespace {
 constexpr int64_t kCard = 1000;
 constexpr int64_t kLongest = 20;  // seconds that anything runs
 constexpr int64_t kPatience = 30;
+constexpr int64_t kMostOfALeaf = 12;  // cards, where it has a limit of all
 
 Time at(int64_t seconds) {
   return Time{seconds * 1'000'000'000};
@@ -30,13 +32,17 @@ struct Job {
   bool growth = false;      // what an elastic gang has beyond its minimum
   std::string lost;         // the model of a member that died and was not replaced
   int64_t started = -1;
-  int64_t starving_before = -1;  // others, at the moment when it began to starve
+  int64_t starving_before = -1;  // those that came before it, at the moment when it began to starve
 };
+
+// kStreams: little else comes, and in some leaves single cards as fast as the leaf's guarantee takes them, so that
+// large work of the same leaf finds it free at no moment.
+enum class Load { kHeavy, kStreams };
 
 // A fleet of two models, without shape: what fits is a matter of counts.
 class World {
  public:
-  explicit World(uint64_t seed) : random_(seed) {
+  explicit World(uint64_t seed, Load load = Load::kHeavy) : random_(seed), load_(load) {
     for (const char* model : {"x", "y"}) room_[model] = 4 + below(13);
     Config config;
     config.half_life = Duration::seconds(60);
@@ -67,7 +73,7 @@ class World {
     for (now_ = 0; now_ < seconds; ++now_) {
       finish();
       replace_members();
-      if (now_ < seconds - 40 * kLongest) submit();  // at last everything that can start does
+      if (now_ < seconds - 40 * kLongest) come();  // at last everything that can start does
       pass();
       EXPECT_THAT(queues_->violations(), testing::ElementsAre());
       note_starving();
@@ -86,6 +92,13 @@ class World {
   [[nodiscard]] const std::string& log() const { return log_; }
   [[nodiscard]] size_t started() const { return started_; }
   [[nodiscard]] size_t replaced() const { return replaced_; }
+  [[nodiscard]] int64_t most_starving() const { return most_starving_; }
+  // Starved, within their leaf's guarantee.
+  [[nodiscard]] int64_t starved() const {
+    return std::count_if(jobs_.begin(), jobs_.end(), [](const auto& entry) {
+      return entry.second.guaranteed && entry.second.starving_before >= 0;
+    });
+  }
   [[nodiscard]] const Queues& queues() const { return *queues_; }
 
  private:
@@ -112,39 +125,67 @@ class World {
       if (below(3) == 0) quota.borrowing = below(6) * kCard;
       if (below(3) == 0) quota.lending = below(mine + 1) * kCard;
     }
-    if (below(3) == 0) spec.quotas["all"].limit = 12 * kCard;
+    if (below(3) == 0) spec.quotas["all"].limit = kMostOfALeaf * kCard;
     leaves_.push_back(spec.name);
     return spec;
   }
 
-  void submit() {
-    for (int64_t n = below(3); n > 0; --n) {
-      Job job;
-      job.queue = leaves_[static_cast<size_t>(below(static_cast<int64_t>(leaves_.size())))];
-      job.cards[below(2) == 0 ? "x" : "y"] = 1 + below(6);
-      if (below(8) == 0) job.cards[below(2) == 0 ? "x" : "y"] = 1 + below(3);
-      job.submitted = now_;
-      job.runs = 1 + below(kLongest);
-      job.declared = below(2) == 0;
-      job.guaranteed = std::accumulate(job.cards.begin(), job.cards.end(), int64_t{0},
-                                       [](int64_t sum, const auto& entry) { return sum + entry.second; }) <= 12;
-      job.growth = below(10) == 0;
-      job.guaranteed = job.guaranteed && !job.growth;
-      for (const auto& [model, count] : job.cards) {
-        job.guaranteed = job.guaranteed && count <= guaranteed_[job.queue][model];
-      }
-      Workload workload{.id = "j" + std::to_string(jobs_.size()),
-                        .queue = job.queue,
-                        .priority = static_cast<int32_t>(below(3)),
-                        .submitted = at(now_),
-                        .portions = portions_of(job),
-                        .runtime = {},
-                        .reservation = {},
-                        .growth = job.growth};
-      if (job.declared) workload.runtime = Duration::seconds(job.runs);
-      jobs_.emplace(workload.id, job);
-      EXPECT_TRUE(queues_->submit(std::move(workload), at(now_)).has_value());
+  void come() {
+    if (load_ == Load::kHeavy) {
+      for (int64_t n = below(3); n > 0; --n) submit(some_job());
+      return;
     }
+    if (below(16) == 0) submit(some_job());
+    for (const std::string& leaf : leaves_) {
+      for (const auto& [model, count] : guaranteed_[leaf]) {
+        if (count < 2) continue;
+        if (below(120) == 0) submit(single_kind(leaf, model, count, 1 + below(kLongest)));
+        if (now_ % ((kLongest + count - 1) / count) == 0) submit(single_kind(leaf, model, 1, kLongest));
+      }
+    }
+  }
+
+  [[nodiscard]] Job single_kind(const std::string& leaf, const std::string& model, int64_t count, int64_t runs) {
+    Job job;
+    job.queue = leaf;
+    job.cards[model] = count;
+    job.submitted = now_;
+    job.runs = runs;
+    job.declared = below(2) == 0;
+    job.guaranteed = count <= kMostOfALeaf;
+    return job;
+  }
+
+  Job some_job() {
+    Job job;
+    job.queue = leaves_[static_cast<size_t>(below(static_cast<int64_t>(leaves_.size())))];
+    job.cards[below(2) == 0 ? "x" : "y"] = 1 + below(6);
+    if (below(8) == 0) job.cards[below(2) == 0 ? "x" : "y"] = 1 + below(3);
+    job.submitted = now_;
+    job.runs = 1 + below(kLongest);
+    job.declared = below(2) == 0;
+    job.guaranteed = std::accumulate(job.cards.begin(), job.cards.end(), int64_t{0},
+                                     [](int64_t sum, const auto& entry) { return sum + entry.second; }) <= kMostOfALeaf;
+    job.growth = below(10) == 0;
+    job.guaranteed = job.guaranteed && !job.growth;
+    for (const auto& [model, count] : job.cards) {
+      job.guaranteed = job.guaranteed && count <= guaranteed_[job.queue][model];
+    }
+    return job;
+  }
+
+  void submit(const Job& job) {
+    Workload workload{.id = "j" + std::to_string(jobs_.size()),
+                      .queue = job.queue,
+                      .priority = static_cast<int32_t>(below(3)),
+                      .submitted = at(now_),
+                      .portions = portions_of(job),
+                      .runtime = {},
+                      .reservation = {},
+                      .growth = job.growth};
+    if (job.declared) workload.runtime = Duration::seconds(job.runs);
+    jobs_.emplace(workload.id, job);
+    EXPECT_TRUE(queues_->submit(std::move(workload), at(now_)).has_value());
   }
 
   static std::vector<Portion> portions_of(const Job& job) {
@@ -222,15 +263,22 @@ class World {
   }
 
   void note_starving() {
-    int64_t starving = 0;
-    for (const auto& [id, job] : jobs_) starving += job.started < 0 && now_ - job.submitted >= kPatience ? 1 : 0;
-    for (auto& [id, job] : jobs_) {
-      if (job.started < 0 && job.starving_before < 0 && now_ - job.submitted >= kPatience)
-        job.starving_before = starving - 1;
+    const auto starves = [&](const Job& job) { return job.started < 0 && now_ - job.submitted >= kPatience; };
+    std::set<std::pair<int64_t, std::string>> order;
+    for (const auto& [id, job] : jobs_) {
+      if (starves(job)) order.emplace(job.submitted, id);
     }
+    int64_t before = 0;
+    for (const auto& [submitted, id] : order) {
+      Job& job = jobs_.at(id);
+      if (job.starving_before < 0) job.starving_before = before;
+      ++before;
+    }
+    most_starving_ = std::max(most_starving_, before);
   }
 
   SeededRandom random_;
+  Load load_;
   std::map<std::string, int64_t> room_;
   std::map<std::string, int64_t> left_;
   std::map<std::string, std::map<std::string, int64_t>> guaranteed_;
@@ -241,6 +289,7 @@ class World {
   std::string log_;
   size_t started_ = 0;
   size_t replaced_ = 0;
+  int64_t most_starving_ = 0;
   int64_t now_ = 0;
 };
 
@@ -258,6 +307,20 @@ TEST(QueuesPropertyTest, QuotaHoldsAndNothingStarves) {
   }
   EXPECT_GT(started, 5000U);
   EXPECT_GT(replaced, 500U);
+}
+
+// Few starve at a time, so that the bound is no matter of how much waits.
+TEST(QueuesPropertyTest, StreamsOfSmallWorkDoNotKeepLargeWorkFromItsGuarantee) {
+  int64_t starved = 0;
+  for (uint64_t seed = 1; seed <= 16; ++seed) {
+    SCOPED_TRACE(seed);
+    World world(seed, Load::kStreams);
+    world.run(1600);
+    world.check_starvation();
+    starved += world.starved();
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(starved, 200);
 }
 
 TEST(QueuesPropertyTest, TheSameInputGivesTheSameDecisions) {

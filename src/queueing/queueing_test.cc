@@ -274,6 +274,78 @@ TEST_F(QueuesTest, WhatStarvesIsNotPassedBut) {
   EXPECT_EQ(pass.next(), std::nullopt);
 }
 
+// Singles of the queue come as fast as its guarantee lets them: without end the two cards are never free at once.
+TEST_F(QueuesTest, SmallWorkDoesNotUseUpTheGuaranteeThatTheLargeWorkOfItsQueueWaitsFor) {
+  Config config;
+  config.patience = Duration::seconds(100);
+  config.queues = {queue("root", "", {{"cards", own(4)}}), queue("a", "root", {{"cards", own(2)}}),
+                   queue("b", "root", {{"cards", own(2)}})};
+  make(std::move(config));
+  run(work("a0", "a", 1));
+  submit(work("large", "a", 2, 1));
+  submit(work("a1", "a", 1, 2));
+  submit(work("b1", "b", 1, 3));
+  EXPECT_THAT(offers(110, 1), ElementsAre("large", "b1")) << "b has a guarantee of its own";
+  queues_->remove("a0", at(120));
+  EXPECT_THAT(offers(120, 2), ElementsAre("large", "a1")) << "the other would borrow, and finds no room";
+}
+
+// What it asks for beyond its queue's guarantee it can only borrow, and that may never come: its queue goes on
+// meanwhile.
+TEST_F(QueuesTest, WorkThatCanOnlyBorrowDoesNotKeepItsQueueFromItsGuarantee) {
+  Config config;
+  config.patience = Duration::seconds(100);
+  config.queues = {queue("root", "", {{"cards", own(4)}}), queue("a", "root", {{"cards", own(2)}}),
+                   queue("b", "root", {})};
+  make(std::move(config));
+  run(work("b0", "b", 2));
+  submit(work("large", "a", 3, 1));
+  submit(work("a1", "a", 1, 2));
+  submit(work("b1", "b", 1, 3));
+  EXPECT_THAT(offers(110, 2), ElementsAre("a1")) << "what borrows does not pass it";
+}
+
+// "wide" can only borrow and waits for ever; behind it "large" still gets its queue's own cards.
+TEST_F(QueuesTest, BehindWorkThatMayBorrowForEverNothingWaitsForItsGuarantee) {
+  Config config;
+  config.patience = Duration::seconds(100);
+  config.queues = {queue("root", "", {{"cards", own(4)}}), queue("a", "root", {{"cards", own(2)}}),
+                   queue("b", "root", {{"cards", own(2)}})};
+  make(std::move(config));
+  run(work("a0", "a", 1));
+  run(work("b0", "b", 1));
+  submit(work("wide", "b", 4, 1));
+  submit(work("large", "a", 2, 2));
+  submit(work("a1", "a", 1, 3));
+  submit(work("b1", "b", 1, 4));
+  EXPECT_THAT(offers(110, 2), ElementsAre("b1")) << "a1 would keep large waiting";
+  queues_->remove("a0", at(120));
+  EXPECT_THAT(offers(120, 2), ElementsAre("large"));
+}
+
+// No quota counts anything here: what has waited longest is still not passed for ever, but by what takes other devices.
+TEST_F(QueuesTest, WithoutAnyMeterWhatStarvesIsNotPassedByWhatTakesTheSameDevices) {
+  Config config;
+  config.patience = Duration::seconds(100);
+  config.queues = {queue("root", "", {}), queue("a", "root", {})};
+  auto made = Queues::make(std::move(config));
+  ASSERT_TRUE(made.has_value()) << made.error().text();
+  queues_.emplace(*std::move(made));
+  submit(work("large", "a", 8, 0));
+  submit(work("same", "a", 1, 50));
+  Workload any = work("any", "a", 1, 51);
+  any.portions.front().model.clear();
+  submit(any);
+  Workload other = work("other", "a", 1, 52);
+  other.portions.front().model = "a100";
+  submit(other);
+  auto pass = queues_->pass(at(110));
+  EXPECT_EQ(pass.next()->id, "large");
+  pass.refused({});
+  EXPECT_EQ(pass.next()->id, "other");
+  EXPECT_EQ(pass.next(), std::nullopt);
+}
+
 TEST_F(QueuesTest, AQueueAtItsLimitHoldsBackItselfOnly) {
   Config config;
   config.patience = Duration::seconds(10);

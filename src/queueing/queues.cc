@@ -176,6 +176,7 @@ void Queues::Impl::assess(Entry& entry) const {
   entry.demand = measure(meters, entry.spec.portions);
   entry.counted_by.clear();
   entry.cost = 0;
+  std::set<DeviceKind> kinds;
   for (const Portion& portion : entry.spec.portions) {
     entry.counted_by.emplace_back();
     const Amounts alone = measure(meters, {portion});
@@ -183,7 +184,9 @@ void Queues::Impl::assess(Entry& entry) const {
       if (alone[m] > 0) entry.counted_by.back().push_back(m);
     }
     entry.cost += portion.milli_devices;
+    if (portion.milli_devices > 0) kinds.insert({portion.vendor, portion.model});
   }
+  entry.kinds.assign(kinds.begin(), kinds.end());
 }
 
 std::tuple<bool, int64_t, LeafOrder> Queues::Impl::place(const Entry& entry) const {

@@ -17,6 +17,12 @@ namespace heddle::queueing {
 inline constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
 inline constexpr size_t kNone = std::numeric_limits<size_t>::max();
 
+struct DeviceKind {
+  std::string vendor;  // empty: not known yet
+  std::string model;
+  friend auto operator<=>(const DeviceKind&, const DeviceKind&) = default;
+};
+
 struct Entry {
   Workload spec;
   Amounts demand;
@@ -26,8 +32,9 @@ struct Entry {
   Phase phase = Phase::kWaiting;
   bool entitled = false;
   Time started;
-  uint64_t order = 0;       // of starts
-  std::string leaving_for;  // with kLeaving: whom it makes room for
+  uint64_t order = 0;                  // of starts
+  std::string leaving_for;             // with kLeaving: whom it makes room for
+  std::vector<DeviceKind> kinds = {};  // of the devices that it asks for, each once
 };
 
 // Victims that have not gone yet.

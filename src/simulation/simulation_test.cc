@@ -242,6 +242,24 @@ TEST(SimulationTest, ABadQueueIsRefusedByName) {
               HasSubstr("there is no queue gone"));
 }
 
+// Single cards for an hour each, a new one every half hour, and one that needs both cards from the tenth minute on. It
+// starves at 4,200 s; what runs then has ended at 7,200 s.
+TEST(SimulationTest, WhatHasWaitedLongerThanThePatienceIsNotPassedByEndlessSmallWork) {
+  const auto waited = [](const std::string& fleet, const std::string& queue) {
+    const auto result = simulated(nodes(1, 2, R"(, "patience": "1h")" + fleet), fmt::format(R"({{"workloads": [
+      {{"name": "s", "duration": "1h", "request": {{"devices": 1}}, "count": 100, "every": "30m"{0}}},
+      {{"name": "big", "duration": "1h", "request": {{"devices": 1}}, "gang": {{"size": 2}}, "arrival": "10m"{0}}}]}})",
+                                                                                            queue));
+    EXPECT_EQ(result.finished, 101) << fleet;
+    return result.gang_waits.mean;
+  };
+  const std::string in_q = R"(, "queue": "q")";
+  EXPECT_DOUBLE_EQ(waited(R"(, "queues": [{"name": "q", "quotas": [{"guaranteed": 2}]}])", in_q), 6600);
+  EXPECT_DOUBLE_EQ(waited(R"(, "queues": [{"name": "q", "quotas": [{"limit": 2}]}])", in_q), 6600);
+  EXPECT_DOUBLE_EQ(waited(R"(, "queues": [{"name": "q", "quotas": [{"guaranteed": 1}]}])", in_q), 6600);
+  EXPECT_DOUBLE_EQ(waited("", ""), 6600) << "without queues";
+}
+
 // Two vendors, shares, gangs, queues and priorities, drawn by seed.
 std::string random_fleet() {
   return R"({"nodes": [
