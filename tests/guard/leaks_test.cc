@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -112,6 +113,35 @@ TEST_F(LeaksTest, AProcessThatDiesWhileItMeasuresHoldsNobodyUp) {
     step(p, "info");
     EXPECT_EQ(charged(folder_.path(), 0), kContext);
   }
+}
+
+// In a container, before the agent has told which pid a process has for the vendor's account.
+TEST_F(LeaksTest, CodeIsChargedWhereTheAccountDoesNotKnowTheProcessYet) {
+  if (std::system("unshare --pid --fork --mount-proc true 2> /dev/null") != 0) {
+    GTEST_SKIP() << "no right to make a namespace";
+  }
+  give(1000);
+  Probe::Setup setup;
+  setup.program = "/usr/bin/env";
+  setup.access = "unshare --pid --fork --mount-proc --kill-child " HEDDLE_PROBE " dlsym";
+  Probe p = probe(setup);
+  step(p, "init");
+  step(p, "ctx 0");
+  step(p, "module 1000 3221225472", kOutOfMemory);
+  EXPECT_EQ(charged(folder_.path(), 0), kContext) << "what did not fit is gone again";
+  const int64_t first = step(p, "module 1000 209715200");
+  const int64_t second = step(p, "library 5000000 104857600");
+  step(p, "alloc 524288000", kOutOfMemory);
+  step(p, "module-unload " + text(first));
+  step(p, "alloc 524288000");
+  const auto live = LiveProcesses::scan();
+  ASSERT_TRUE(live);
+  const auto find_pid = [&](const SlotOwner& owner) { return live->pid_of(owner); };
+  ASSERT_EQ(*tell_host_pids(folder_.path("usage"), find_pid), 1);
+  step(p, "library-unload " + text(second));
+  step(p, "module 5000000 1");
+  step(p, "module 1000 3221225472", kOutOfMemory);
+  step(p, "info");
 }
 
 TEST_F(LeaksTest, APoolThatIsDestroyedInUseIsChargedUntilItsMemoryIsBack) {

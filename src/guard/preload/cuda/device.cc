@@ -4,6 +4,7 @@
 #include "guard/preload/cuda/driver.h"
 #include "guard/preload/cuda/pools.h"
 #include "guard/preload/cuda/process.h"
+#include "guard/preload/cuda/residual.h"
 #include "guard/preload/vendor.h"
 
 namespace heddle::guard {
@@ -33,7 +34,8 @@ Process& vendor::spare_process() {
   return spare;
 }
 bool vendor::reclaim() {
-  return refresh_pools();
+  const bool shrunk = refresh_pools();
+  return confirm_residual() || shrunk;
 }
 
 // "GPU-" or "MIG-" and 32 digits with dashes between.

@@ -1,5 +1,5 @@
 // What loads code onto a device, and the sizes that a context keeps for kernels. The driver alone knows what these
-// take, so it is measured behind the call (residual.h) and a load that passes the limit is undone.
+// take, so it is measured around the call (residual.h) and a load that passes the limit is undone.
 #include "guard/preload/cuda/memory.h"
 #include "guard/preload/cuda/pools.h"
 #include "guard/preload/cuda/residual.h"
@@ -8,20 +8,23 @@ namespace heddle::guard {
 namespace {
 
 // False: what this process has taken passes the limit, also after the dead and the pools have given back.
-bool fits(int rule) {
-  if (measure_residual(rule, Take::kLimited)) return true;
+bool fits(int rule, Growth& growth) {
+  if (growth.settle(Take::kLimited)) return true;
   sweep_dead();
   refresh_pools();
-  return measure_residual(rule, Take::kLimited);
+  if (growth.settle(Take::kLimited)) return true;
+  // An estimate may be of what a neighbour took in the same moment.
+  return wait_until_told(rule) && measure_residual(rule, Take::kLimited);
 }
 
 template <typename Call, typename Undo>
 CUresult load(Call call, Undo undo) {
+  const int rule = current_rule();
+  Growth growth(rule);
   const CUresult result = call();
   if (result != CUDA_SUCCESS) return result;
-  const int rule = current_rule();
   if (rule == kNoDevice) expect_residual();  // loaded later, in the contexts that use it
-  if (!accounted(rule) || fits(rule)) return result;
+  if (!accounted(rule) || fits(rule, growth)) return result;
   undo();
   measure_residual(rule, Take::kForced);
   return CUDA_ERROR_OUT_OF_MEMORY;
@@ -29,10 +32,14 @@ CUresult load(Call call, Undo undo) {
 
 template <typename Call>
 CUresult unload(Call call) {
+  const int here = current_rule();
+  Growth growth(here);
   const CUresult result = call();
+  if (result != CUDA_SUCCESS) return result;
+  growth.shrink();
   // It may have been loaded on any device.
-  for (uint32_t rule = 0; result == CUDA_SUCCESS && rule < config().device_count; ++rule) {
-    measure_if_any(static_cast<int>(rule));
+  for (uint32_t rule = 0; rule < config().device_count; ++rule) {
+    if (static_cast<int>(rule) != here) measure_if_any(static_cast<int>(rule));
   }
   return result;
 }
@@ -116,8 +123,10 @@ HEDDLE_EXPORT CUresult cuFuncLoad(CUfunction function) {
   const auto real = cuda().cuFuncLoad;
   if (real == nullptr) return kNoSuchFunction;
   const Entry entry;
+  if (entry.nested()) return real(function);
+  Growth growth(current_rule());
   const CUresult result = real(function);
-  if (!entry.nested() && result == CUDA_SUCCESS) measure_residual(current_rule(), Take::kForced);
+  if (result == CUDA_SUCCESS) growth.settle(Take::kForced);
   return result;
 }
 
@@ -127,9 +136,11 @@ HEDDLE_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   const Entry entry;
   if (entry.nested()) return real(limit, value);
   if (limit == CU_LIMIT_MALLOC_HEAP_SIZE || limit == CU_LIMIT_PRINTF_FIFO_SIZE) return set_heap(limit, value);
-  const CUresult result = real(limit, value);
+  if (limit != CU_LIMIT_STACK_SIZE) return real(limit, value);
   // The stack of every thread that the device can run: how much that is the driver alone knows.
-  if (limit == CU_LIMIT_STACK_SIZE && result == CUDA_SUCCESS) measure_residual(current_rule(), Take::kForced);
+  Growth growth(current_rule());
+  const CUresult result = real(limit, value);
+  if (result == CUDA_SUCCESS) growth.settle(Take::kForced);
   return result;
 }
 
@@ -140,8 +151,9 @@ HEDDLE_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc r
   const Entry entry;
   const int rule = entry.nested() ? kNoDevice : rule_of(device);
   if (!entry.nested() && refused(rule)) return CUDA_ERROR_OUT_OF_MEMORY;
+  Growth growth(rule);
   const CUresult result = real(context, resources, device, flags);
-  if (!accounted(rule) || result != CUDA_SUCCESS || fits(rule)) return result;
+  if (!accounted(rule) || result != CUDA_SUCCESS || fits(rule, growth)) return result;
   if (cuda().cuGreenCtxDestroy != nullptr) cuda().cuGreenCtxDestroy(*context);
   measure_residual(rule, Take::kForced);
   return CUDA_ERROR_OUT_OF_MEMORY;

@@ -27,6 +27,8 @@ struct Account {
   // freed since it was last measured.
   uint64_t orphaned[HEDDLE_GUARD_MAX_DEVICES];
   uint32_t orphans_freed;
+  uint32_t estimated;  // some of the remainder is an estimate (Growth)
+  uint32_t waited;     // for the agent to tell our pid
   int64_t measured_ns[HEDDLE_GUARD_MAX_DEVICES];
 };
 

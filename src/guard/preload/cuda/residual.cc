@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include "guard/preload/cuda/driver.h"
 #include "guard/preload/cuda/measure.h"
 #include "guard/preload/elf.h"
 
@@ -9,6 +10,7 @@ namespace heddle::guard {
 namespace {
 
 constexpr int64_t kDistance = 1000000000;
+constexpr int64_t kSoon = 20000000;
 constexpr int kTries = 4;
 
 // The charge of our own slot.
@@ -59,6 +61,20 @@ Measured measure(Account& account, int rule) {
   return {false, 0};
 }
 
+// With the account locked: it tells what this process holds.
+bool tells(Account& account, int rule) {
+  return host_pid() != 0 && open_account(account) && account_device(account, rule);
+}
+
+constexpr uint64_t kNotTold = ~uint64_t{0};
+
+uint64_t free_memory() {
+  size_t free = 0;
+  size_t total = 0;
+  const auto query = cuda().cuMemGetInfo_v2;
+  return query != nullptr && query(&free, &total) == CUDA_SUCCESS ? free : kNotTold;
+}
+
 }  // namespace
 
 bool measure_residual(int rule, Take take) {
@@ -86,7 +102,68 @@ bool measure_residual(int rule, Take take) {
     uncharge(rule, gone);
   }
   account.residual[rule] = pages;
+  __atomic_store_n(&account.estimated, account.estimated & ~(1U << rule), __ATOMIC_RELAXED);
   return true;
+}
+
+Growth::Growth(int rule) : rule_(rule), estimates_(false), free_(kNotTold) {
+  if (!accounted(rule) || config().devices[rule].whole_card) return;
+  {
+    Account& account = cuda_process().account;
+    const Lock lock(account.lock);
+    estimates_ = !tells(account, rule);
+  }
+  if (estimates_ && current_rule() == rule) free_ = free_memory();
+}
+
+bool Growth::settle(Take take) {
+  if (!estimates_) return measure_residual(rule_, take);
+  Account& account = cuda_process().account;
+  const uint64_t now = free_memory();
+  const Lock lock(account.lock);
+  if (free_ == kNotTold || now >= free_) return true;
+  const uint64_t pages = pages_of(free_ - now);
+  if (!charge_once(rule_, pages, take)) return false;
+  account.residual[rule_] += pages;
+  __atomic_store_n(&account.estimated, account.estimated | 1U << rule_, __ATOMIC_RELAXED);
+  return true;
+}
+
+void Growth::shrink() {
+  if (!estimates_) return measure_if_any(rule_);
+  Account& account = cuda_process().account;
+  const uint64_t now = free_memory();
+  const Lock lock(account.lock);
+  if (free_ == kNotTold || now == kNotTold || now <= free_) return;
+  const uint64_t freed = (now - free_) >> HEDDLE_GUARD_PAGE_SHIFT;
+  const uint64_t pages = freed < account.residual[rule_] ? freed : account.residual[rule_];
+  account.residual[rule_] -= pages;
+  uncharge(rule_, pages);
+}
+
+bool wait_until_told(int rule) {
+  constexpr int64_t kStep = 5000000;
+  constexpr int64_t kLongest = 2500000000;  // the agent looks every two seconds
+  Account& account = cuda_process().account;
+  const int64_t start = now_ns();
+  while (host_pid() == 0 && __atomic_load_n(&account.waited, __ATOMIC_RELAXED) == 0 && now_ns() - start < kLongest) {
+    sleep_ns(kStep);
+  }
+  __atomic_store_n(&account.waited, 1, __ATOMIC_RELAXED);
+  const Lock lock(account.lock);
+  return tells(account, rule);
+}
+
+bool confirm_residual() {
+  const uint32_t estimated = __atomic_load_n(&cuda_process().account.estimated, __ATOMIC_RELAXED);
+  bool measured = false;
+  for (uint32_t i = 0; i < config().device_count; ++i) {
+    const int rule = static_cast<int>(i);
+    if ((estimated >> i & 1) == 0 || !wait_until_told(rule)) continue;
+    measure_residual(rule, Take::kForced);
+    measured = true;
+  }
+  return measured;
 }
 
 void measure_kept() {
@@ -103,9 +180,13 @@ void measure_if_any(int rule) {
 
 void measure_now_and_then(int rule) {
   if (!accounted(rule)) return;
-  const int64_t last = __atomic_load_n(&cuda_process().account.measured_ns[rule], __ATOMIC_RELAXED);
+  const Account& account = cuda_process().account;
+  const int64_t last = __atomic_load_n(&account.measured_ns[rule], __ATOMIC_RELAXED);
+  const bool estimated = (__atomic_load_n(&account.estimated, __ATOMIC_RELAXED) >> rule & 1) != 0;
   // Nothing to look for before something was loaded.
-  if (last != 0 && now_ns() - last > kDistance) measure_residual(rule, Take::kForced);
+  if (last == 0 && !estimated) return;
+  const int64_t distance = estimated && host_pid() != 0 ? kSoon : kDistance;
+  if (now_ns() - last > distance) measure_residual(rule, Take::kForced);
 }
 
 void expect_residual() {

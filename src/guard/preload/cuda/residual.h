@@ -3,8 +3,9 @@
 // between the vendor's own account of this process and what is charged, and is charged as one amount on each device.
 //
 // The vendor's account names processes by pid. Ours is known in the first pid namespace, and in others once the agent
-// has written it into our slot; where the vendor shows pids as the namespace has them, by that. Without it nothing is
-// measured here.
+// has written it into our slot; where the vendor shows pids as the namespace has them, by that. Until then what a call
+// takes is what the driver's free memory became less by meanwhile (Growth): never less than the truth, unless a
+// neighbour gives memory back in the same moment, and put right by the first measurement.
 #pragma once
 
 #include "guard/preload/cuda/memory.h"
@@ -14,6 +15,27 @@ namespace heddle::guard {
 // Brings the remainder on a rule's device up or down to what the vendor says. False: the limit does not allow its
 // growth, and nothing was charged. Cost: one call of NVML, the first time its start.
 bool measure_residual(int rule, Take take);
+
+// What one call of the driver takes on a rule's device, where that is the one of the current context. To be made before
+// the call; settle() charges after it, as measure_residual() does, and shrink() gives back.
+class Growth {
+ public:
+  explicit Growth(int rule);
+  bool settle(Take take);
+  void shrink();
+
+ private:
+  int rule_;
+  bool estimates_;  // the vendor's account does not tell yet
+  uint64_t free_;
+};
+
+// Waits for the agent to tell our pid, once a process and a few seconds at the most. True: the vendor's account tells
+// what this process holds on a rule's device.
+bool wait_until_told(int rule);
+
+// Where some of the remainder is an estimate: waits so, and measures. True: it was measured.
+bool confirm_residual();
 
 // The same where anything of the remainder is charged: on every device once exported memory was kept charged, or on
 // one; and on one at the most once a second, once something was measured there.
