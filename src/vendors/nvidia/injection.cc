@@ -1,6 +1,7 @@
 #include "vendors/nvidia/injection.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -9,12 +10,19 @@
 
 #include "base/file.h"
 #include "vendors/paths.h"
+#include "vendors/run_program.h"
 
 namespace heddle::vendors::nvidia {
 namespace {
 
 constexpr std::array<std::string_view, 4> kControlNodes = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
                                                            "/dev/nvidia-modeset"};
+// Without it cuInit fails. Its module is loaded, and the node made, by whoever uses CUDA first on the machine itself:
+// on a freshly booted node nobody has. (NVML makes the others.)
+constexpr std::string_view kUvmNode = "/dev/nvidia-uvm";
+constexpr std::array<std::string_view, 3> kModprobe = {"/usr/bin/nvidia-modprobe", "/usr/sbin/nvidia-modprobe",
+                                                       "/bin/nvidia-modprobe"};
+constexpr Duration kModprobeTime = Duration::seconds(10);  // it loads a kernel module
 
 // The libraries of the driver for compute, management and video, by the part of the name before ".so".
 constexpr std::array<std::string_view, 16> kLibraries = {
@@ -94,10 +102,43 @@ Result<void> add_capabilities(const InjectionOptions& options, const Card& card,
   return {};
 }
 
+bool is_device(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 && S_ISCHR(info.st_mode);
+}
+
+// A simulated driver has files for nodes, and only those that it uses.
+bool is_real_driver(const InjectionOptions& options) {
+  const std::string folder = under(options.driver_root, "/dev");
+  const std::vector<std::string> names = list_directory(folder).value_or(std::vector<std::string>());
+  return std::ranges::any_of(
+      names, [&](const std::string& name) { return name.starts_with("nvidia") && is_device(folder + "/" + name); });
+}
+
+// The node of unified memory is there, or is made now by the driver's own program.
+Result<void> ensure_uvm(const InjectionOptions& options) {
+  const std::string node = under(options.driver_root, std::string(kUvmNode));
+  if (is_device(node) || !is_real_driver(options)) return {};
+  std::string why = "the driver's nvidia-modprobe, which makes it, is not there either";
+  for (const std::string_view program : kModprobe) {
+    if (!resolve_under(options.driver_root, std::string(program))) continue;
+    const Result<void> ran = run_program(options.driver_root, {std::string(program), "-c0", "-u"}, kModprobeTime);
+    if (is_device(node)) return {};
+    why = ran ? fmt::format("{} -c0 -u did not make it", program) : ran.error().text();
+    break;
+  }
+  return fail(
+      Code::kNotFound,
+      fmt::format("{} does not exist, and CUDA does not start without it: {}. Load the module nvidia-uvm on the "
+                  "node (modprobe nvidia-uvm) and make the node (nvidia-modprobe -c0 -u), at each boot",
+                  node, why));
+}
+
 }  // namespace
 
 Result<Injection> common_injection(const InjectionOptions& options) {
   Injection injection;
+  HEDDLE_CHECK_OK(ensure_uvm(options));
   for (const std::string_view node : kControlNodes) {
     (void)add_node(options, std::string(node), std::string(node), injection);  // not every driver has every one
   }

@@ -139,6 +139,65 @@ TEST_F(InjectionTest, ASimulatedDeviceIsAWritableMountAndARealOneADevice) {
   EXPECT_EQ(real->nodes[0].container_path, "/dev/nvidia2");
 }
 
+// A freshly booted node: the cards' nodes are there, that of unified memory is not. (A link to /dev/null is a device to
+// whoever looks, and needs no rights.)
+class FreshBootTest : public InjectionTest {
+ protected:
+  void SetUp() override {
+    InjectionTest::SetUp();
+    ASSERT_TRUE(remove_file(root_ + "/dev/nvidiactl"));
+    link("/dev/null", "/dev/nvidiactl");
+  }
+  void install_modprobe() const {
+    const char* folder = std::getenv("HEDDLE_TEST_DIR");
+    ASSERT_NE(folder, nullptr);
+    const auto program = read_file(std::string(folder) + "/fake_modprobe", size_t{16} << 20);
+    ASSERT_TRUE(program);
+    ASSERT_TRUE(write_file_atomic(root_ + "/usr/bin/nvidia-modprobe", *program, 0755));
+  }
+  [[nodiscard]] std::string runs() const { return read_file(root_ + "/runs").value_or(""); }
+  static bool may_change_root() { return ::geteuid() == 0; }
+};
+
+TEST_F(FreshBootTest, WithoutTheNodeOfUnifiedMemoryNothingIsGiven) {
+  const auto injection = common_injection(options_);
+  ASSERT_FALSE(injection);
+  EXPECT_EQ(injection.error().code, Code::kNotFound);
+  EXPECT_NE(injection.error().text().find(root_ + "/dev/nvidia-uvm does not exist"), std::string::npos);
+  EXPECT_NE(injection.error().text().find("nvidia-modprobe -c0 -u"), std::string::npos);
+  link("/dev/null", "/dev/nvidia-uvm");
+  const auto mended = common_injection(options_);
+  ASSERT_TRUE(mended) << mended.error().text();
+  std::set<std::string> nodes;
+  for (const auto& node : mended->nodes) nodes.insert(node.container_path);
+  EXPECT_EQ(nodes, (std::set<std::string>{"/dev/nvidiactl", "/dev/nvidia-uvm"}));
+}
+
+TEST_F(FreshBootTest, TheDriversOwnProgramMakesTheNodeOnce) {
+  if (!may_change_root()) GTEST_SKIP() << "needs CAP_SYS_CHROOT";
+  install_modprobe();
+  for (int i = 0; i < 3; ++i) {
+    const auto injection = common_injection(options_);
+    ASSERT_TRUE(injection) << injection.error().text();
+    EXPECT_EQ(injection->nodes.size(), 2U);
+  }
+  EXPECT_EQ(runs(), ".");
+}
+
+TEST_F(FreshBootTest, AProgramThatDoesNotHelpIsNamed) {
+  if (!may_change_root()) GTEST_SKIP() << "needs CAP_SYS_CHROOT";
+  install_modprobe();
+  touch("/fails");
+  const auto failed = common_injection(options_);
+  ASSERT_FALSE(failed);
+  EXPECT_NE(failed.error().text().find("/usr/bin/nvidia-modprobe ended with 1"), std::string::npos);
+  touch("/useless");
+  const auto useless = common_injection(options_);
+  ASSERT_FALSE(useless);
+  EXPECT_NE(useless.error().text().find("/usr/bin/nvidia-modprobe -c0 -u did not make it"), std::string::npos);
+  EXPECT_EQ(runs(), "..") << "one try for each container that is refused";
+}
+
 TEST_F(InjectionTest, PathsAreThoseOfTheHost) {
   options_.driver_root_on_host = "/";
   const auto injection = common_injection(options_);
