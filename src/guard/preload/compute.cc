@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "guard/preload/compute_events.h"
 #include "guard/preload/device_clock.h"
 #include "guard/preload/launch.h"
 #include "guard/preload/sys.h"
@@ -20,25 +21,14 @@ constexpr double kLeastShare = 0.01;  // less than this of a device that gives w
 constexpr int64_t kHeld = 5000000;
 constexpr int64_t kAskAgain = 20000000;  // while it waits: well within the 50 ms (broker.h) for which it counts
 constexpr double kFarthest = 200000000;  // so far ahead work on the device counts as asking: who dies asks no longer
-constexpr int64_t kRebase = 8000000000;  // elapsed times are floats: from here on they lose precision
 constexpr int64_t kImpossible = 3600000000000;  // a clock this far ahead is damage, not debt
 constexpr uint32_t kSegments = 64;
 constexpr uint32_t kEstimates = 1024;
-constexpr uint32_t kContexts = 8;
-constexpr uint32_t kEvents = 2 * kSegments;
 
 struct Estimate {
   uint64_t key;
   double cost;
   uint32_t samples;
-};
-
-struct Context {
-  uint64_t handle;  // 0: free
-  void* base;
-  int64_t base_ns;
-  uint32_t free_count;
-  void* free_events[kEvents];
 };
 
 struct Segment {
@@ -48,7 +38,7 @@ struct Segment {
   bool late;      // the stream was through long before the end event: what lies between says nothing
   bool alone;     // to be closed behind its only launch
   void* stream;
-  Context* context;
+  EventContext* context;
   void* start;
   void* end;
   uint64_t key;  // of the first launch
@@ -72,7 +62,7 @@ struct ComputeDevice {
   int64_t last_poll;
   uint64_t random;
   Estimate estimates[kEstimates];
-  Context contexts[kContexts];
+  EventContext contexts[kMostContexts];
   // One bit for each segment; a segment in neither is free.
   uint64_t open;
   uint64_t closed;
@@ -89,6 +79,7 @@ using device_clock::capturing;
 using device_clock::current_context;
 
 static_assert(kSegments == 64, "a bit for each segment");
+static_assert(kMostEvents == 2 * kSegments, "two for each segment");
 
 uint64_t bit_of(const ComputeDevice& device, const Segment& segment) {
   return uint64_t{1} << (&segment - device.segments);
@@ -109,51 +100,6 @@ Compute* compute() {
     __atomic_store_n(&own.compute, fresh, __ATOMIC_RELEASE);
   }
   return own.compute;
-}
-
-bool record(void* event, void* stream, bool per_thread) {
-  return event != nullptr && device_clock::record(event, stream, per_thread);
-}
-
-void* take_event(Context& context) {
-  if (context.free_count != 0) return context.free_events[--context.free_count];
-  return device_clock::create_event();
-}
-
-void put_event(Context& context, void* event) {
-  if (event != nullptr && context.free_count < kEvents) context.free_events[context.free_count++] = event;
-}
-
-// The clock of the device against ours: an event that has just been reached. Once more where that took long: either the
-// stream was busy and is idle now, or this thread was not run for a while, and then nobody knows when it was reached; a
-// base that is late would put all intervals of this process into the future, where they make those of others free.
-bool set_base(Context& context, void* stream, bool per_thread) {
-  constexpr int64_t kPrompt = 200000;
-  constexpr int kTries = 5;
-  if (context.base == nullptr) context.base = take_event(context);
-  for (int i = 0; i < kTries; ++i) {
-    const int64_t before = now_ns();
-    if (!record(context.base, stream, per_thread) || !device_clock::wait(context.base)) return false;
-    const int64_t after = now_ns();
-    // On an idle stream it is reached when it is recorded; what comes later is our own waking up.
-    context.base_ns = after - before < kPrompt ? before : after;
-    if (after - before < kPrompt) break;
-  }
-  return true;
-}
-
-Context* context_of(ComputeDevice& device, void* stream, bool per_thread) {
-  const uint64_t handle = current_context();
-  Context* free_place = nullptr;
-  for (Context& context : device.contexts) {
-    if (context.handle == handle) return &context;
-    if (context.handle == 0 && free_place == nullptr) free_place = &context;
-  }
-  if (handle == 0 || free_place == nullptr) return nullptr;
-  memset(static_cast<void*>(free_place), 0, sizeof(Context));
-  if (!set_base(*free_place, stream, per_thread)) return nullptr;
-  free_place->handle = handle;
-  return free_place;
 }
 
 Estimate& estimate_of(ComputeDevice& device, uint64_t key) {
@@ -347,7 +293,7 @@ void close(ComputeDevice& device, Segment& segment) {
   if (segment.in_flight != 0) return;
   if (segment.measured) {
     const bool recorded =
-        !capturing(segment.stream, segment.per_thread) && record(segment.end, segment.stream, segment.per_thread);
+        !capturing(segment.stream, segment.per_thread) && record_event(segment.end, segment.stream, segment.per_thread);
     if (!recorded) {
       put_event(*segment.context, segment.start);
       put_event(*segment.context, segment.end);
@@ -443,11 +389,11 @@ Segment* start_segment(ComputeDevice& device, const Launch& launch, int64_t now)
   segment.per_thread = launch.per_thread;
   segment.key = launch.key;
   segment.opened = now;
-  segment.context = context_of(device, launch.stream, launch.per_thread);
+  segment.context = event_context_of(device.contexts, launch.stream, launch.per_thread);
   if (segment.context == nullptr) return &segment;
   segment.start = take_event(*segment.context);
   segment.end = take_event(*segment.context);
-  segment.measured = segment.end != nullptr && record(segment.start, launch.stream, launch.per_thread);
+  segment.measured = segment.end != nullptr && record_event(segment.start, launch.stream, launch.per_thread);
   return &segment;
 }
 
@@ -474,16 +420,6 @@ Segment* place_launch(ComputeDevice& device, const Launch& launch, const Estimat
   const int64_t begin = segment->busy_until > now ? segment->busy_until : now;
   segment->busy_until = begin + static_cast<int64_t>(estimate.cost);
   return segment;
-}
-
-void rebase_if_due(ComputeDevice& device, const Launch& launch, int64_t now) {
-  if ((device.open | device.closed) != 0) return;
-  const uint64_t handle = current_context();
-  for (Context& context : device.contexts) {
-    if (context.handle == handle && handle != 0 && now - context.base_ns > kRebase) {
-      set_base(context, launch.stream, launch.per_thread);
-    }
-  }
 }
 
 // A tenant asks for a device while a launch waits and while the device has work of it: a kernel longer than the time
@@ -526,7 +462,7 @@ Ticket admit(int rule, const Launch& launch) {
   if (heddle_guard_slot* slot = now != asked ? own_slot() : nullptr) {
     __atomic_fetch_add(&slot->throttled_ns, static_cast<uint64_t>(now - asked), __ATOMIC_RELAXED);
   }
-  rebase_if_due(device, launch, now);
+  if ((device.open | device.closed) == 0) rebase_if_old(device.contexts, launch.stream, launch.per_thread, now);
   const Estimate estimate = *known;
   Segment* segment = place_launch(device, launch, estimate, now);
   const double charged = concurrency(device) * estimate.cost;
@@ -590,7 +526,7 @@ void before_context_ends(uint64_t handle) {
       if (segment.context == nullptr || segment.context->handle != handle) return;
       finish(device, static_cast<int>(rule), segment, segment.cost, now);
     });
-    for (Context& context : device.contexts) {
+    for (EventContext& context : device.contexts) {
       if (context.handle == handle) memset(static_cast<void*>(&context), 0, sizeof(context));
     }
   }
