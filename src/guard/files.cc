@@ -14,6 +14,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/unique_fd.h"
 #include "guard/layout.h"
@@ -420,9 +421,9 @@ struct SlotWord {
   uint64_t value;
 };
 
-// Asks `decide` about each slot in use and writes what it says. Gives the number of slots written.
+// Asks `decide` about each slot in use and writes what it says, in this order. Gives the number of slots written.
 Result<int> write_slots(const std::string& path,
-                        const std::function<std::optional<SlotWord>(const heddle_guard_slot&)>& decide) {
+                        const std::function<std::vector<SlotWord>(const heddle_guard_slot&)>& decide) {
   HEDDLE_TRY(const UniqueFd fd, open_usage(path, O_RDWR));
   heddle_guard_usage_header header{};
   HEDDLE_TRY(const size_t got, read_at(fd.get(), &header, sizeof(header), 0));
@@ -437,11 +438,12 @@ Result<int> write_slots(const std::string& path,
   for (size_t i = 0; i < slots.size(); ++i) {
     const heddle_guard_slot& slot = slots[i];
     if (slot.owner == 0 || slot.start_time == 0) continue;
-    const std::optional<SlotWord> word = decide(slot);
-    if (!word) continue;
-    const off_t offset = start + static_cast<off_t>(i * sizeof(slot) + word->offset);
-    HEDDLE_CHECK_OK(write_all(fd.get(), &word->value, sizeof(word->value), offset));
-    ++written;
+    const std::vector<SlotWord> words = decide(slot);
+    for (const SlotWord& word : words) {
+      const off_t offset = start + static_cast<off_t>(i * sizeof(slot) + word.offset);
+      HEDDLE_CHECK_OK(write_all(fd.get(), &word.value, sizeof(word.value), offset));
+    }
+    written += words.empty() ? 0 : 1;
   }
   return written;
 }
@@ -453,20 +455,21 @@ SlotOwner owner_of(const heddle_guard_slot& slot) {
 }  // namespace
 
 Result<int> free_slots_of_dead(const std::string& path, const std::function<bool(const SlotOwner&)>& is_alive) {
-  return write_slots(path, [&](const heddle_guard_slot& slot) -> std::optional<SlotWord> {
-    if (slot.dead_start_time == slot.start_time || is_alive(owner_of(slot))) return std::nullopt;
-    return SlotWord{offsetof(heddle_guard_slot, dead_start_time), slot.start_time};
+  return write_slots(path, [&](const heddle_guard_slot& slot) -> std::vector<SlotWord> {
+    if (slot.dead_start_time == slot.start_time || is_alive(owner_of(slot))) return {};
+    return {{offsetof(heddle_guard_slot, dead_seen_ns), static_cast<uint64_t>(SystemClock().monotonic_nanos())},
+            {offsetof(heddle_guard_slot, dead_start_time), slot.start_time}};
   });
 }
 
 Result<int> tell_host_pids(const std::string& path, const std::function<uint32_t(const SlotOwner&)>& find_pid) {
-  return write_slots(path, [&](const heddle_guard_slot& slot) -> std::optional<SlotWord> {
+  return write_slots(path, [&](const heddle_guard_slot& slot) -> std::vector<SlotWord> {
     // The start time is part of the word: a slot that changes hands meanwhile does not take it for its own.
     const auto started = static_cast<uint32_t>(slot.start_time);
-    if (slot.host_pid != 0 && static_cast<uint32_t>(slot.host_pid) == started) return std::nullopt;
+    if (slot.host_pid != 0 && static_cast<uint32_t>(slot.host_pid) == started) return {};
     const uint32_t pid = find_pid(owner_of(slot));
-    if (pid == 0) return std::nullopt;
-    return SlotWord{offsetof(heddle_guard_slot, host_pid), uint64_t{pid} << 32 | started};
+    if (pid == 0) return {};
+    return {{offsetof(heddle_guard_slot, host_pid), uint64_t{pid} << 32 | started}};
   });
 }
 

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <functional>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/unique_fd.h"
 #include "guard/layout.h"
@@ -293,6 +294,18 @@ TEST_F(FilesTest, MarksOnlyTheDead) {
   });
   ASSERT_TRUE(marked) << marked.error().text();
   EXPECT_EQ(*marked, 1);
+  const std::string content = read_file(path_).value();
+  const auto seen_ns = [&](size_t slot) {
+    uint64_t seen = 0;
+    std::memcpy(&seen,
+                content.data() + offsetof(heddle_guard_usage, slots) + slot * sizeof(heddle_guard_slot) +
+                    offsetof(heddle_guard_slot, dead_seen_ns),
+                sizeof(seen));
+    return seen;
+  };
+  EXPECT_EQ(seen_ns(3), 0u);
+  EXPECT_GT(seen_ns(9), 0u);
+  EXPECT_LE(seen_ns(9), static_cast<uint64_t>(SystemClock().monotonic_nanos()));
   ASSERT_EQ(asked.size(), 2u) << "a process that has not written its start time is not asked about";
   EXPECT_EQ(asked[1].pid, 109u);
   EXPECT_EQ(asked[1].pid_namespace, 4026531836u);

@@ -124,7 +124,7 @@ struct heddle_guard_slot {
   uint64_t launches;
   uint64_t throttled_ns; /* time that launches were held back */
   uint64_t host_pid;     /* written by the agent: host pid:32 | low bits of the start time of the process meant:32 */
-  uint64_t reserved0[1];
+  uint64_t dead_seen_ns; /* written by the agent before dead_start_time: when it looked and found the process gone */
   struct heddle_guard_charge devices[HEDDLE_GUARD_MAX_DEVICES];
   /* Of the managed memory beyond what is charged: pages that the vendor's account had on the device when the process
    * last looked, and 1; 0: not known. */
@@ -146,7 +146,8 @@ struct heddle_guard_device_usage {
   int64_t want_ns;      /* when a launch last asked to be admitted, or until when the device has work of this tenant */
   int64_t charged_ns;   /* device time that the clock was charged with, ever */
   int64_t measured_ns;  /* length of the intervals that this was made from */
-  uint64_t reserved2[3];
+  uint64_t left_ns;     /* device time of processes that are gone: the next launch puts it on the clock */
+  uint64_t reserved2[2];
   uint64_t reserved3[32];
 };
 
@@ -164,12 +165,18 @@ struct heddle_guard_usage_header {
   uint64_t reserved[504];
 };
 
+/* What a process has on a device and nobody could charge yet: when it is gone, this is. */
+struct heddle_guard_unsettled {
+  int64_t since_ns; /* when the first of it was launched; 0: there is none */
+  uint64_t reserved;
+};
+
 struct heddle_guard_usage {
   struct heddle_guard_usage_header header;
   struct heddle_guard_device_usage devices[HEDDLE_GUARD_MAX_DEVICES];
   uint8_t reserved_front[53248];
   struct heddle_guard_slot slots[HEDDLE_GUARD_SLOTS];
-  uint8_t reserved_rings[524288]; /* for the activity rings of processes */
+  struct heddle_guard_unsettled unsettled[HEDDLE_GUARD_SLOTS][HEDDLE_GUARD_MAX_DEVICES];
 };
 
 #ifdef __cplusplus
@@ -200,6 +207,7 @@ HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_charge) == 48);
 HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_slot) == 1024);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_slot, start_time) == 16);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_slot, dead_start_time) == 24);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_slot, dead_seen_ns) == 56);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_slot, devices) == 64);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_slot, managed_resident) == 832);
 HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_device_usage) == 512);
@@ -210,7 +218,9 @@ HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_usage_header) == 4096);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_usage_header, boot) == 24);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_usage, devices) == 4096);
 HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_usage, slots) == 65536);
-HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_usage, reserved_rings) == 65536 + 2097152);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_device_usage, left_ns) == 232);
+HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_unsettled) == 16);
+HEDDLE_GUARD_ASSERT(offsetof(struct heddle_guard_usage, unsettled) == 65536 + 2097152);
 HEDDLE_GUARD_ASSERT(sizeof(struct heddle_guard_usage) == 2686976);
 
 #ifdef __cplusplus

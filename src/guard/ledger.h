@@ -211,6 +211,49 @@ inline void free_dead_slot(heddle_guard_usage& usage, uint32_t slot, uint64_t ow
   exchange_if(s.owner, owner, 0);
 }
 
+// The part of [start, end] for which no process of the tenant was charged before, which it is now. The device's clock
+// may seem a little ahead of ours, by the same for all intervals of a context; an end or a watermark that is far ahead
+// is damage, and would make everything free.
+inline double new_device_time(heddle_guard_device_usage& device, int64_t start, int64_t end, int64_t now) {
+  constexpr int64_t kAhead = 1000000000;
+  if (end > now + kAhead) {
+    start -= end - now;
+    end = now;
+  }
+  int64_t& watermark = device.watermark_ns;
+  int64_t seen = __atomic_load_n(&watermark, __ATOMIC_RELAXED);
+  for (;;) {
+    const int64_t from = seen > now + kAhead ? start : seen;
+    if (end <= from) return 0;
+    if (__atomic_compare_exchange_n(&watermark, &seen, end, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+      return static_cast<double>(end - (start > from ? start : from));
+    }
+  }
+}
+
+// The longest time for which a process that is gone is taken to have had a device: nobody saw when it ended.
+inline constexpr int64_t kMostUnsettled = 10000000000;
+
+// Charges a slot of `generation`, whose process ended by `end`, for what it had on the devices and nobody could charge:
+// from the launch to its end, at most. Any number of processes may do this for the same slot at a time; one does.
+inline void charge_unsettled(heddle_guard_usage& usage, uint32_t slot, uint64_t generation, int64_t end, int64_t now) {
+  for (uint32_t i = 0; i < HEDDLE_GUARD_MAX_DEVICES; ++i) {
+    int64_t since = __atomic_load_n(&usage.unsettled[slot][i].since_ns, __ATOMIC_SEQ_CST);
+    const double predicted = static_cast<double>(load(usage.slots[slot].devices[i].outstanding_ns));
+    if (load(usage.slots[slot].generation) != generation) return;
+    if (since == 0 || since >= end) continue;
+    // A time that somebody else has charged, or that a later process of this slot has written, is not this one.
+    if (!__atomic_compare_exchange_n(&usage.unsettled[slot][i].since_ns, &since, 0, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_SEQ_CST)) {
+      continue;
+    }
+    const int64_t until = end - since > kMostUnsettled ? since + kMostUnsettled : end;
+    const double time = new_device_time(usage.devices[i], since, until, now);
+    if (time <= predicted) continue;
+    __atomic_fetch_add(&usage.devices[i].left_ns, static_cast<uint64_t>(time - predicted), __ATOMIC_SEQ_CST);
+  }
+}
+
 // A pid has at most 22 bits on Linux. The generation of the slot is part of the word, so that a helper that was stopped
 // for long cannot free a slot that a later process with the same pid has taken.
 inline uint64_t pack_owner(uint32_t pid, uint64_t generation, uint32_t pid_namespace) {

@@ -101,6 +101,56 @@ TEST_F(LedgerTest, AHelperThatComesLateDoesNoHarm) {
   EXPECT_NE(usage_->slots[5].owner, 0u);
 }
 
+class UnsettledTest : public LedgerTest {
+ protected:
+  static constexpr int64_t kLaunched = 1000000000;
+  void launched(uint32_t slot, int64_t since, uint64_t predicted) const {
+    usage_->unsettled[slot][0].since_ns = since;
+    usage_->slots[slot].devices[0].outstanding_ns = predicted;
+  }
+  uint64_t charge(uint32_t slot, int64_t end, uint64_t generation = 0) const {
+    const uint64_t before = usage_->devices[0].left_ns;
+    ledger::charge_unsettled(*usage_, slot, generation, end, end + 7);
+    return usage_->devices[0].left_ns - before;
+  }
+};
+
+TEST_F(UnsettledTest, WhatADeadProcessHadIsChargedOnceAndWithoutWhatWasPredicted) {
+  own(5, 50);
+  EXPECT_EQ(charge(5, kLaunched + 500), 0u) << "it had nothing";
+  launched(5, kLaunched, 100);
+  EXPECT_EQ(charge(5, kLaunched + 500), 400u);
+  EXPECT_EQ(usage_->devices[0].watermark_ns, kLaunched + 500);
+  EXPECT_EQ(charge(5, kLaunched + 900), 0u) << "once";
+}
+
+TEST_F(UnsettledTest, TimeThatAnotherProcessWasChargedForIsNotChargedAgain) {
+  own(5, 50);
+  own(6, 60);
+  launched(5, kLaunched, 0);
+  launched(6, kLaunched + 200, 0);
+  EXPECT_EQ(charge(5, kLaunched + 500), 500u);
+  EXPECT_EQ(charge(6, kLaunched + 600), 100u);
+}
+
+TEST_F(UnsettledTest, WhoeverIsFoundLateIsChargedForTenSecondsAtMost) {
+  own(5, 50);
+  launched(5, kLaunched, 0);
+  EXPECT_EQ(charge(5, kLaunched + 3600 * int64_t{1000000000}), static_cast<uint64_t>(ledger::kMostUnsettled));
+  EXPECT_EQ(usage_->devices[0].watermark_ns, kLaunched + ledger::kMostUnsettled);
+}
+
+TEST_F(UnsettledTest, LessThanPredictedAndALaterProcessOfTheSlotAreLeftAlone) {
+  own(5, 50);
+  launched(5, kLaunched, 1000);
+  EXPECT_EQ(charge(5, kLaunched + 500), 0u);
+  launched(5, kLaunched, 0);
+  EXPECT_EQ(charge(5, kLaunched + 500, 1), 0u) << "of another generation";
+  EXPECT_EQ(usage_->unsettled[5][0].since_ns, kLaunched);
+  EXPECT_EQ(charge(5, kLaunched), 0u) << "launched after the end";
+  EXPECT_EQ(usage_->unsettled[5][0].since_ns, kLaunched);
+}
+
 TEST_F(LedgerTest, ManyThreadsInManySlotsKeepTheSum) {
   constexpr uint32_t kThreads = 8;
   std::vector<std::thread> threads;

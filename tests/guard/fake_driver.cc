@@ -41,6 +41,28 @@ Card& card() {
   return the_card;
 }
 
+// What the device was given waits for something until it is told to go on.
+struct Work {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool held = false;
+};
+
+Work& work() {
+  static Work the_work;
+  return the_work;
+}
+
+CUresult query_work() {
+  const std::lock_guard lock(work().mutex);
+  return work().held ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+CUresult wait_for_work() {
+  std::unique_lock lock(work().mutex);
+  work().changed.wait(lock, [] { return !work().held; });
+  return CUDA_SUCCESS;
+}
+
 bool capturing = false;
 size_t captured_nodes = 0;
 
@@ -187,6 +209,17 @@ API int fake_wait_for_free() {
   card().slow_changed.wait(lock, [] { return card().slow == Card::Slow::kHalfway; });
   return 0;
 }
+API int fake_hold_work() {
+  const std::lock_guard lock(work().mutex);
+  work().held = true;
+  return 0;
+}
+API int fake_go_on() {
+  const std::lock_guard lock(work().mutex);
+  work().held = false;
+  work().changed.notify_all();
+  return 0;
+}
 // What a newer driver may have and no header of ours knows.
 API CUresult cuMemAllocTomorrow(CUdeviceptr* out, size_t bytes) {
   return allocate(out, bytes);
@@ -200,7 +233,10 @@ API CUresult cuStreamCreate(CUstream* stream, unsigned int) {
   return CUDA_SUCCESS;
 }
 API CUresult cuStreamSynchronize(CUstream) {
-  return CUDA_SUCCESS;
+  return wait_for_work();
+}
+API CUresult cuStreamQuery(CUstream) {
+  return query_work();
 }
 // One capture at a time; whatever is put on the stream meanwhile becomes a node.
 API CUresult cuStreamBeginCapture_v2(CUstream, CUstreamCaptureMode) {
@@ -236,10 +272,10 @@ API CUresult cuEventRecord(CUevent, CUstream) {
   return CUDA_SUCCESS;
 }
 API CUresult cuEventQuery(CUevent) {
-  return CUDA_SUCCESS;
+  return query_work();
 }
 API CUresult cuEventSynchronize(CUevent) {
-  return CUDA_SUCCESS;
+  return wait_for_work();
 }
 API CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) {
   *milliseconds = 0;

@@ -95,6 +95,13 @@ void Probe::kill() {
   pid_ = -1;
 }
 
+void Probe::end() {
+  if (pid_ <= 0) return;
+  close(std::exchange(in_, -1));
+  waitpid(pid_, nullptr, 0);
+  pid_ = -1;
+}
+
 void Probe::send(const std::string& line) const {
   const std::string text = line + "\n";
   if (write(in_, text.data(), text.size()) < 0) ADD_FAILURE() << "the probe does not listen: " << line;

@@ -58,6 +58,8 @@ class Probe {
   std::vector<int64_t> receive();
   [[nodiscard]] pid_t pid() const { return pid_; }
   void kill();
+  // Lets it end by itself.
+  void end();
 
  private:
   pid_t pid_ = -1;

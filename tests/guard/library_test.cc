@@ -371,6 +371,26 @@ TEST_F(GuardTest, ACaptureHoldsTheProgramsOwnLaunchesAndNothingElse) {
   EXPECT_EQ(answer[1], 50);
 }
 
+// Work behind something that this very thread does next: launches must come back from the guard before it is done.
+TEST_F(GuardTest, LaunchesDoNotWaitForWorkThatWaitsForTheProgram) {
+  give(100, 10);
+  Probe p = probe();
+  ASSERT_EQ(p.code("init"), kOk);
+  ASSERT_EQ(p.code("ctx 0"), kOk);
+  ASSERT_EQ(p.code("stream"), kOk);
+  ASSERT_EQ(p.code("kernel 1"), kOk);
+  ASSERT_EQ(p.code("call fake_hold_work"), 0);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(p.code("launch"), kOk);
+  EXPECT_EQ(p.code("call fake_go_on"), 0);
+  EXPECT_EQ(p.code("sync"), kOk);
+  // Once the device told how long they took, launches of the same kernel behind it cost no patience.
+  for (int i = 0; i < 4; ++i) ASSERT_EQ(p.code("launch"), kOk);
+  ASSERT_EQ(p.code("sync"), kOk);
+  ASSERT_EQ(p.code("call fake_hold_work"), 0);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(p.code("launch"), kOk);
+  EXPECT_EQ(p.code("call fake_go_on"), 0);
+}
+
 TEST_F(GuardTest, CountsLaunchesForTheAgent) {
   give(100);
   Probe p = probe();

@@ -8,12 +8,13 @@
 namespace heddle::guard {
 
 inline constexpr uint32_t kMostEvents = 128;  // that are kept for later
-inline constexpr uint32_t kMostContexts = 8;
+inline constexpr uint32_t kMostContexts = 64;
 
 struct EventContext {
   uint64_t handle;  // 0: free
-  void* base;
+  void* base;       // reached at base_ns of our clock; null: the two clocks were not compared yet
   int64_t base_ns;
+  int64_t next_try_ns;  // of comparing them
   uint32_t free_count;
   void* free_events[kMostEvents];
 };
@@ -24,11 +25,10 @@ bool record_event(void* event, void* stream, bool per_thread);
 void* take_event(EventContext& context);
 void put_event(EventContext& context, void* event);
 
-// That of the calling thread, with its base; null: there is none, or all places are taken. Cost of a new one: a wait
-// for the stream.
-EventContext* event_context_of(EventContext (&contexts)[kMostContexts], void* stream, bool per_thread);
-// Takes a new base where the one of the calling thread's context is old: elapsed times are floats. Nothing may be
-// measured by the old one any more. Cost then: as above.
-void rebase_if_old(EventContext (&contexts)[kMostContexts], void* stream, bool per_thread, int64_t now);
+// That of the calling thread; null: there is none, or all places are taken.
+EventContext* event_context_of(EventContext (&contexts)[kMostContexts], uint64_t handle);
+// Compares the clocks where that was not done yet, and again where it was long ago (elapsed times are floats) and
+// nothing is `in_use` that was measured by it. Only where the stream has nothing left to do: it is never waited for.
+void compare_clocks(EventContext& context, void* stream, bool per_thread, bool in_use, int64_t now);
 
 }  // namespace heddle::guard

@@ -11,16 +11,14 @@ bool capturing(void* stream, bool per_thread);
 // An event that tells its time; null: there is none. Does not break a capture of another thread.
 void* create_event();
 bool record(void* event, void* stream, bool per_thread);
-// Waits until it is reached.
-bool wait(void* event);
 
 enum class Reached { kYes, kNo, kUnknown };
 Reached query(void* event);
 // Between two events that were reached.
 bool elapsed(void* start, void* end, double* nanoseconds);
 
-// True when the stream has nothing left to do.
-bool is_through(void* stream, bool per_thread);
+// kYes when the stream has nothing left to do.
+Reached query_stream(void* stream, bool per_thread);
 
 // The calling thread's context as a number; 0: none.
 uint64_t current_context();

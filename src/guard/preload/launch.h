@@ -14,8 +14,12 @@
 // where that is nothing no launch is admitted until it says something else or grows old. Overshoot over any window:
 // burst * share + cap of each process + twice the longest kernel.
 //
-// Never waits for a foreign process, never records into a capturing stream. Cost: the device lock, a clock read and a
-// compare-and-swap; two events for every 32 launches or 0.5 ms of predicted work.
+// What a process could not settle when it ends is charged from its launch to its end (ledger.h, charge_unsettled());
+// what has no events, from its launch until its stream is through.
+//
+// Never waits for a foreign process, never waits long for work that waits for something else, never records into a
+// capturing stream. Cost: the device lock, a clock read and a compare-and-swap; two events for every 32 launches or 0.5
+// ms of predicted work.
 #pragma once
 
 #include "guard/preload/state.h"
@@ -72,8 +76,17 @@ struct Ticket {
 Ticket admit(int rule, const Launch& launch);
 void after_launch(const Ticket& ticket, bool launched);
 
+// Around a wait of the program for the device: what is open in the calling thread's context gets its end before, and
+// what the device is through with is charged after. Cost without a limit: one load; else an event where something is
+// open, and a query of each that is not charged.
+void before_wait();
+void after_wait();
+
 // Before the driver forgets the handle: what is open on it is closed.
 void before_stream_ends(void* stream);
+// Around the end of a context, which may be the calling thread's. `ended`: it is gone, and what the device was not
+// through with has taken it until now; else all is as it was.
 void before_context_ends(uint64_t context);
+void after_context_ended(uint64_t context, bool ended);
 
 }  // namespace heddle::guard

@@ -209,6 +209,17 @@ void lower_to(uint64_t& word, uint64_t value) {
   }
 }
 
+// Frees the slot of a process that is gone, and charges what it left behind.
+void free_slot(heddle_guard_usage& usage, uint32_t index, uint64_t owner, uint64_t generation) {
+  const heddle_guard_slot& slot = usage.slots[index];
+  const int64_t now = now_ns();
+  const auto seen = static_cast<int64_t>(ledger::load(slot.dead_seen_ns));
+  const bool told = seen > 0 && seen < now && ledger::load(slot.dead_start_time) == ledger::load(slot.start_time);
+  ledger::charge_unsettled(usage, index, generation, told ? seen : now, now);
+  ledger::free_dead_slot(usage, index, owner, generation);
+  lower_to(usage.header.slot_hint, index);
+}
+
 // Takes a free slot; -1 when all are taken. Each caller starts at a place of its own, so the first try nearly always
 // works.
 int take_slot(heddle_guard_usage& usage, uint32_t pid, uint32_t pid_namespace) {
@@ -230,15 +241,14 @@ int take_slot(heddle_guard_usage& usage, uint32_t pid, uint32_t pid_namespace) {
 void free_slots_of_former_image(heddle_guard_usage& usage, uint32_t pid, uint32_t pid_namespace, uint64_t started) {
   const uint64_t used = ledger::load(usage.header.slots_used);
   for (uint32_t i = 0; started != 0 && i < used && i < HEDDLE_GUARD_SLOTS; ++i) {
-    heddle_guard_slot& slot = usage.slots[i];
+    const heddle_guard_slot& slot = usage.slots[i];
     const uint64_t generation = ledger::load(slot.generation);
     const uint64_t owner = ledger::load(slot.owner);
     if (ledger::owner_pid(owner) != pid || ledger::owner_namespace(owner) != pid_namespace) continue;
     // A start time of zero: it died, or was replaced, before it had written one.
     const uint64_t its = ledger::load(slot.start_time);
     if (its != started && its != 0) continue;
-    ledger::free_dead_slot(usage, i, owner, generation);
-    lower_to(usage.header.slot_hint, i);
+    free_slot(usage, i, owner, generation);
   }
 }
 
@@ -273,13 +283,26 @@ heddle_guard_slot* claim_slot(Process& own) {
   ledger::store(slot.host_pid, 0);
   ledger::store(slot.launches, 0);
   ledger::store(slot.throttled_ns, 0);
+  ledger::store(slot.dead_seen_ns, 0);
   for (heddle_guard_charge& device : slot.devices) {
     ledger::store(device.outstanding_ns, 0);
     ledger::store(device.busy_ns, 0);
   }
+  for (heddle_guard_unsettled& device : usage.unsettled[index]) __atomic_store_n(&device.since_ns, 0, __ATOMIC_SEQ_CST);
   ledger::store(slot.start_time, started);
   __atomic_store_n(&own.slot_plus_one, static_cast<uint32_t>(index) + 1, __ATOMIC_RELEASE);
   return &slot;
+}
+
+// At the end of the process the driver answers no more; what it did not tell by now is charged up to here.
+__attribute__((destructor)) void charge_own_unsettled() {
+  const Loaded* s = __atomic_load_n(&loaded, __ATOMIC_ACQUIRE);
+  if (s == nullptr || s->config.usage == nullptr) return;
+  const uint32_t taken = __atomic_load_n(&s->process->slot_plus_one, __ATOMIC_ACQUIRE);
+  if (taken == 0) return;
+  heddle_guard_usage& usage = *s->config.usage;
+  const int64_t now = now_ns();
+  ledger::charge_unsettled(usage, taken - 1, ledger::load(usage.slots[taken - 1].generation), now, now);
 }
 
 }  // namespace
@@ -296,6 +319,12 @@ heddle_guard_slot* own_slot() {
   if (s.config.usage == nullptr) return nullptr;
   const uint32_t taken = __atomic_load_n(&s.process->slot_plus_one, __ATOMIC_ACQUIRE);
   return taken != 0 ? &s.config.usage->slots[taken - 1] : claim_slot(*s.process);
+}
+
+heddle_guard_unsettled* own_unsettled(int rule) {
+  const Loaded& s = state();
+  const uint32_t taken = __atomic_load_n(&s.process->slot_plus_one, __ATOMIC_ACQUIRE);
+  return s.config.usage != nullptr && taken != 0 ? &s.config.usage->unsettled[taken - 1][rule] : nullptr;
 }
 
 int rule_of_identity(const void* identity) {
@@ -388,8 +417,7 @@ bool sweep_dead() {
     const uint64_t generation = ledger::load(slot.generation);
     const uint64_t owner = ledger::load(slot.owner);
     if (owner == 0 || i + 1 == mine || !slot_is_dead(slot, owner, own_namespace)) continue;
-    ledger::free_dead_slot(*usage, i, owner, generation);
-    lower_to(usage->header.slot_hint, i);
+    free_slot(*usage, i, owner, generation);
     freed = true;
   }
   return freed;

@@ -89,6 +89,9 @@ Process& process();
 // processes).
 heddle_guard_slot* own_slot();
 
+// Where this process says since when it has work on a rule's device that is not charged yet; null: it has no slot.
+heddle_guard_unsettled* own_unsettled(int rule);
+
 // The rule of a device by its identity (16 bytes of its uuid) and by the number that the limits have for it; kUnlisted:
 // none.
 int rule_of_identity(const void* identity);

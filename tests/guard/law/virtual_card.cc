@@ -85,12 +85,14 @@ void push_item(const nvsim::Item& item, int queue) {
 
 void synchronise(int queue) {
   Fiber& self = *world->running;
+  before_wait();
   const uint64_t until = slot_of(self).queues[queue].tail;
   for (;;) {
     nvsim::advance(*world->card, world->now);
-    if (slot_of(self).queues[queue].head >= until) return;
+    if (slot_of(self).queues[queue].head >= until) break;
     sleep_until(world->now + kPollNs);
   }
+  after_wait();
 }
 
 // ---- what stands in for the driver ----
@@ -118,12 +120,7 @@ CUresult event_record(CUevent event, CUstream stream) {
 CUresult event_query(CUevent event) {
   nvsim::advance(*world->card, world->now);
   const Fiber& self = *world->running;
-  return slot_of(self).events[index_of(event)].done >= self.recorded[index_of(event)] ? CUDA_SUCCESS
-                                                                                      : CUDA_ERROR_NOT_READY;
-}
-
-CUresult event_synchronize(CUevent event) {
-  while (event_query(event) != CUDA_SUCCESS) sleep_until(world->now + kPollNs);
+  if (slot_of(self).events[index_of(event)].done < self.recorded[index_of(event)]) return CUDA_ERROR_NOT_READY;
   if (const int64_t late = std::exchange(world->running->late_ns, 0); late != 0) sleep_until(world->now + late);
   return CUDA_SUCCESS;
 }
@@ -152,7 +149,6 @@ const CudaFunctions& virtual_driver() {
     functions.cuEventCreate = &event_create;
     functions.cuEventRecord = &event_record;
     functions.cuEventQuery = &event_query;
-    functions.cuEventSynchronize = &event_synchronize;
     functions.cuEventElapsedTime = &event_elapsed;
     functions.cuStreamQuery = &stream_query;
     functions.cuCtxGetCurrent = &context_current;
@@ -421,6 +417,9 @@ Process& process() {
 }
 heddle_guard_slot* own_slot() {
   return &test::world->running->account->usage->slots[test::world->running->slot];
+}
+heddle_guard_unsettled* own_unsettled(int rule) {
+  return &test::world->running->account->usage->unsettled[test::world->running->slot][rule];
 }
 uint64_t current_context() {
   return reinterpret_cast<uint64_t>(test::world->running);

@@ -24,11 +24,6 @@ bool record(void* event, void* stream, bool) {
   return function != nullptr && function(event, stream) == ACL_SUCCESS;
 }
 
-bool wait(void* event) {
-  const auto function = acl().aclrtSynchronizeEvent;
-  return function != nullptr && function(event) == ACL_SUCCESS;
-}
-
 Reached query(void* event) {
   aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_NOT_READY;
   const auto function = acl().aclrtQueryEventStatus;
@@ -44,10 +39,11 @@ bool elapsed(void* start, void* end, double* nanoseconds) {
   return true;
 }
 
-bool is_through(void* stream, bool) {
+Reached query_stream(void* stream, bool) {
   aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
   const auto function = acl().aclrtStreamQuery;
-  return function != nullptr && function(stream, &status) == ACL_SUCCESS && status == ACL_STREAM_STATUS_COMPLETE;
+  if (function == nullptr || function(stream, &status) != ACL_SUCCESS) return Reached::kUnknown;
+  return status == ACL_STREAM_STATUS_COMPLETE ? Reached::kYes : Reached::kNo;
 }
 
 uint64_t current_context() {

@@ -34,8 +34,10 @@ int reset_device(int32_t device, Reset how, Call call) {
   AscendProcess& own = ascend_process();
   const Lock lock(own.device_lock);
   const bool last = how == Reset::kForced || own.uses[rule] == 1;
-  if (last) before_context_ends(device_clock::current_context());
+  const uint64_t context = last ? device_clock::current_context() : 0;
+  if (last) before_context_ends(context);
   const int result = call();
+  if (last) after_context_ended(context, result == ACL_SUCCESS);
   if (result != ACL_SUCCESS || own.uses[rule] == 0) return result;
   own.uses[rule] = last ? 0 : own.uses[rule] - 1;
   if (!last) return result;

@@ -167,7 +167,10 @@ HEDDLE_EXPORT aclError aclrtDestroyContext(aclrtContext context) {
   const auto real = acl().aclrtDestroyContext;
   if (real == nullptr) return kNoSuchFunction;
   const Entry entry;
-  if (!entry.nested()) before_context_ends(number(context));
-  return real(context);
+  if (entry.nested()) return real(context);
+  before_context_ends(number(context));
+  const aclError result = real(context);
+  after_context_ended(number(context), result == ACL_SUCCESS);
+  return result;
 }
 }

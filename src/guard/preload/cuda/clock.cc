@@ -30,6 +30,11 @@ CUevent event_of(void* handle) {
   return static_cast<CUevent>(handle);
 }
 
+Reached said(CUresult result) {
+  if (result == CUDA_ERROR_NOT_READY) return Reached::kNo;
+  return result == CUDA_SUCCESS ? Reached::kYes : Reached::kUnknown;
+}
+
 }  // namespace
 
 bool capturing(void* stream, bool per_thread) {
@@ -51,16 +56,8 @@ bool record(void* event, void* stream, bool per_thread) {
   return function != nullptr && function(event_of(event), stream_of(stream)) == CUDA_SUCCESS;
 }
 
-bool wait(void* event) {
-  const auto function = cuda().cuEventSynchronize;
-  return function != nullptr && function(event_of(event)) == CUDA_SUCCESS;
-}
-
 Reached query(void* event) {
-  if (cuda().cuEventQuery == nullptr) return Reached::kUnknown;
-  const CUresult result = cuda().cuEventQuery(event_of(event));
-  if (result == CUDA_ERROR_NOT_READY) return Reached::kNo;
-  return result == CUDA_SUCCESS ? Reached::kYes : Reached::kUnknown;
+  return cuda().cuEventQuery != nullptr ? said(cuda().cuEventQuery(event_of(event))) : Reached::kUnknown;
 }
 
 bool elapsed(void* start, void* end, double* nanoseconds) {
@@ -71,9 +68,9 @@ bool elapsed(void* start, void* end, double* nanoseconds) {
   return true;
 }
 
-bool is_through(void* stream, bool per_thread) {
+Reached query_stream(void* stream, bool per_thread) {
   const auto function = per_thread ? cuda().cuStreamQuery_ptsz : cuda().cuStreamQuery;
-  return function != nullptr && function(stream_of(stream)) == CUDA_SUCCESS;
+  return function != nullptr ? said(function(stream_of(stream))) : Reached::kUnknown;
 }
 
 uint64_t current_context() {

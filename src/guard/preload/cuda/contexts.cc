@@ -5,6 +5,7 @@
 #include "guard/preload/cuda/memory.h"
 #include "guard/preload/cuda/pools.h"
 #include "guard/preload/cuda/residual.h"
+#include "guard/preload/cuda/stream_context.h"
 #include "guard/preload/launch.h"
 
 namespace heddle::guard {
@@ -72,9 +73,15 @@ CUresult release_primary(CUdevice device, Call call) {
   CudaProcess& own = cuda_process();
   const Lock lock(own.context_lock);
   const uint64_t context = own.primary_context[rule];
-  if (own.primary_charged[rule] != 0) before_context_ends(context);
+  const bool charged = own.primary_charged[rule] != 0;
+  if (charged) {
+    const InContext there(reinterpret_cast<CUcontext>(context));
+    before_context_ends(context);
+  }
   const CUresult result = call();
-  if (result != CUDA_SUCCESS || own.primary_charged[rule] == 0 || primary_is_active(device, true)) return result;
+  const bool ended = charged && result == CUDA_SUCCESS && !primary_is_active(device, true);
+  if (charged) after_context_ended(context, ended);
+  if (!ended) return result;
   drop_context(context);
   uncharge(rule, own.primary_pages[rule]);
   own.primary_charged[rule] = 0;
@@ -112,8 +119,12 @@ CUresult destroy_context(CUcontext context, Call call) {
   Record record{};
   const auto key = reinterpret_cast<uint64_t>(context);
   const bool known = forget(key, Kind::kContext, &record);
-  before_context_ends(key);
+  {
+    const InContext there(known ? context : nullptr);
+    before_context_ends(key);
+  }
   const CUresult result = call();
+  after_context_ended(key, result == CUDA_SUCCESS);
   if (known && result != CUDA_SUCCESS) remember(record);
   if (result != CUDA_SUCCESS) return result;
   drop_context(key);

@@ -448,6 +448,7 @@ HEDDLE_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
   const auto real = cuda().cuStreamSynchronize;
   if (real == nullptr) return kNoSuchFunction;
   const Entry entry;
+  const DeviceWait waiting(entry, stream);
   const CUresult result = real(stream);
   if (!entry.nested()) after_wait(result, Waited::kStream, reinterpret_cast<uint64_t>(stream));
   return result;
@@ -457,6 +458,7 @@ HEDDLE_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream stream) {
   const auto real = cuda().cuStreamSynchronize_ptsz;
   if (real == nullptr) return kNoSuchFunction;
   const Entry entry;
+  const DeviceWait waiting(entry, stream);
   const CUresult result = real(stream);
   if (!entry.nested()) after_wait(result, Waited::kStream, reinterpret_cast<uint64_t>(stream));
   return result;
@@ -466,6 +468,7 @@ HEDDLE_EXPORT CUresult cuCtxSynchronize() {
   const auto real = cuda().cuCtxSynchronize;
   if (real == nullptr) return kNoSuchFunction;
   const Entry entry;
+  const DeviceWait waiting(entry, nullptr);
   const CUresult result = real();
   if (!entry.nested()) after_wait(result, Waited::kContext, current_context());
   return result;
@@ -475,6 +478,7 @@ HEDDLE_EXPORT CUresult cuEventSynchronize(CUevent event) {
   const auto real = cuda().cuEventSynchronize;
   if (real == nullptr) return kNoSuchFunction;
   const Entry entry;
+  const DeviceWait waiting(entry, nullptr);
   const CUresult result = real(event);
   if (entry.nested()) return result;
   refresh_pools_if_any();

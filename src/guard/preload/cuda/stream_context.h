@@ -3,6 +3,7 @@
 #pragma once
 
 #include "guard/preload/cuda/driver.h"
+#include "guard/preload/launch.h"
 
 namespace heddle::guard {
 
@@ -32,6 +33,52 @@ class StreamContext {
 
  private:
   bool pushed_ = false;
+};
+
+// Makes a context the current one for as long as it lives.
+class InContext {
+ public:
+  explicit InContext(CUcontext context) {
+    CUcontext current = nullptr;
+    const CudaFunctions& driver = cuda();
+    if (context == nullptr || driver.cuCtxGetCurrent == nullptr || driver.cuCtxPushCurrent_v2 == nullptr ||
+        driver.cuCtxPopCurrent_v2 == nullptr || driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS ||
+        current == context) {
+      return;
+    }
+    pushed_ = driver.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
+  }
+  ~InContext() {
+    CUcontext popped = nullptr;
+    if (pushed_) cuda().cuCtxPopCurrent_v2(&popped);
+  }
+  InContext(const InContext&) = delete;
+  InContext& operator=(const InContext&) = delete;
+
+ private:
+  bool pushed_ = false;
+};
+
+// Around a wait of the program for the device: of a stream, or without one of the current context.
+class DeviceWait {
+ public:
+  DeviceWait(const Entry& entry, CUstream stream)
+      : stream_(stream), on_(!entry.nested() && config().any_compute_limit) {
+    if (!on_) return;
+    const StreamContext there(stream_);
+    before_wait();
+  }
+  ~DeviceWait() {
+    if (!on_) return;
+    const StreamContext there(stream_);
+    after_wait();
+  }
+  DeviceWait(const DeviceWait&) = delete;
+  DeviceWait& operator=(const DeviceWait&) = delete;
+
+ private:
+  CUstream stream_;
+  bool on_;
 };
 
 }  // namespace heddle::guard
