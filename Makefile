@@ -28,7 +28,7 @@ test: ## everything: build, tests, lint, sanitizers, real cluster
 	@tools/test.sh
 
 test-unit: ## the release build's tests only
-	@tools/setup.sh build
+	@tools/setup.sh unit
 	@tools/build.sh release
 	@ctest --preset release -j "$${JOBS:-$$(nproc)}"
 
@@ -47,12 +47,15 @@ test-skew: ## controller and agent of this tree with those of REF (the last tag)
 	@PATH="$$(tools/goroot.sh)/bin:$$PATH" tools/skew.sh $(REF)
 
 lint: ## layers, format, and clang-tidy on every file
+	@tools/setup.sh lint
 	@tools/lint.sh --all
 
 asan: ## unit tests under the address and undefined-behaviour sanitizers
+	@tools/setup.sh sanitize
 	@tools/sanitize.sh asan
 
 tsan: ## the tests of code with threads under the thread sanitizer
+	@tools/setup.sh sanitize
 	@tools/sanitize.sh tsan
 
 fuzz: ## every fuzz target for an hour (FUZZ_SECONDS)
@@ -73,12 +76,15 @@ soak: ## the thread sanitizer, random allocation problems (ALLOCATOR_CASES), ran
 	@HEDDLE_KILL_SECONDS="$${KILL_SECONDS:-600}" HEDDLE_KILL_SEED="$${KILL_SEED:-$$$$}" tools/as_root.sh tests/cluster/run.sh -s -k random_kills_of_kubelet
 
 bench: ## every benchmark, into build/bench/results.json
+	@tools/setup.sh test
 	@tools/bench.sh
 
 bench-%: ## one benchmark, such as bench-e2e
+	@tools/setup.sh test
 	@tools/bench.sh $*
 
 docs: ## the pages that are generated from catalog/
+	@tools/setup.sh unit
 	@tools/docs/vendors.py
 
 clean: ## remove build/

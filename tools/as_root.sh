@@ -8,7 +8,7 @@ if ! command -v sudo >/dev/null; then
   echo "as_root: '$1' needs root: run this as root, or install sudo" >&2
   exit 3
 fi
-kept=("PATH=$PATH" "HOME=$HOME" "HEDDLE_CACHE=${HEDDLE_CACHE:-$HOME/.cache/heddle}")
+kept=("PATH=$PATH:/usr/sbin:/sbin" "HOME=$HOME" "HEDDLE_CACHE=${HEDDLE_CACHE:-$HOME/.cache/heddle}")
 while IFS= read -r name; do
   if [ "$name" != HEDDLE_CACHE ]; then kept+=("$name=${!name}"); fi
 done < <(compgen -e | grep '^HEDDLE_')

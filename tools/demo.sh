@@ -24,6 +24,11 @@ state_of() {
   "$heddle" ps -o json 2>/dev/null |
     python3 -c 'import json,sys; print(next((j["state"] for j in json.load(sys.stdin)["jobs"] if j["name"] == sys.argv[1]), ""))' "$1"
 }
+# cards_of WHICH: how many cards the running Heddle has, of nvidia or in all.
+cards_of() {
+  "$heddle" ps -o json |
+    python3 -c 'import json,sys; print(sum(sys.argv[1] in (c["vendor"], "all") for c in json.load(sys.stdin)["cards"]))' "$1"
+}
 await() { # NAME STATE
   local i
   for ((i = 0; i < 100; i++)); do
@@ -36,9 +41,15 @@ await() { # NAME STATE
 
 say "Heddle on this machine, without Kubernetes"
 kind=real
-if ! "$heddle" up --dashboard-port 0 >"$state/up" 2>&1; then
+why=
+"$heddle" up --dashboard-port 0 >"$state/up" 2>&1 || why=$(cat "$state/up")
+if [ -z "$why" ] && [ "$(cards_of nvidia)" = 0 ]; then
+  why="This machine has cards, but none of NVIDIA, and the commands of this demo call CUDA."
+  "$heddle" down >/dev/null 2>&1
+fi
+if [ -n "$why" ]; then
   kind=simulated
-  cat "$state/up"
+  echo "$why"
   echo "So this demo runs on SIMULATED cards. Nothing below is real hardware; Heddle itself is the same."
   shown "up --simulate h100x1"
   "$heddle" up --simulate h100x1 --dashboard-port 0 >"$state/up" 2>&1 || { cat "$state/up"; exit 1; }
@@ -46,7 +57,10 @@ else
   shown up
 fi
 cat "$state/up"
-memory=$("$heddle" ps -o json | python3 -c 'import json,sys; print(json.load(sys.stdin)["cards"][0]["memoryBytes"] >> 20)') || exit 1
+memory=$("$heddle" ps -o json | python3 -c 'import json,sys; print(next(c["memoryBytes"] for c in json.load(sys.stdin)["cards"] if c["vendor"] == "nvidia") >> 20)') || exit 1
+# A machine with cards of several vendors has to be told which are meant.
+vendor=()
+if [ "$(cards_of all)" != "$(cards_of nvidia)" ]; then vendor=(--vendor nvidia); fi
 part() { echo $((memory * $1 / 100))Mi; }
 
 # run_job NAME SHARE... -- STEPS...: in the background, its messages in a file.
@@ -57,6 +71,7 @@ run_job() {
   local share=()
   while [ "$1" != -- ]; do share+=("$1"); shift; done
   shift
+  share+=("${vendor[@]}")
   shown "run --name $name ${share[*]} -- nvsim-run $*"
   "$heddle" run --name "$name" "${share[@]}" -- "$bin/nvsim-run" "$@" >"$state/$name.out" 2>&1 &
   jobs[$name]=$!
@@ -73,7 +88,7 @@ sleep 1
 ps_now
 
 say "A third does not fit on that card: it waits, and Heddle says why"
-others=$("$heddle" ps -o json | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["cards"]) - 1)')
+others=$(($(cards_of nvidia) - 1))
 # On a machine with more cards, whole ones are taken first, so that the third really has to wait.
 if [ "$others" -gt 0 ]; then run_job others --count "$others" -- --hold 12s; await others running; fi
 run_job late --memory "$(part 50)" --cores 20 -- --expect-total "$(part 50)" --alloc "$(part 40)" --hold 5s
@@ -88,7 +103,7 @@ cat "$state/greedy.out"
 
 say "What can never fit is refused at once"
 shown "run --memory $((memory * 2))Mi -- true"
-"$heddle" run --memory "$((memory * 2))Mi" -- true
+"$heddle" run "${vendor[@]}" --memory "$((memory * 2))Mi" -- true
 [ $? = 2 ] || wrong "it was not refused with exit code 2"
 
 say "Who has what, as the first one ends and the one that waited starts"

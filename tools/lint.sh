@@ -12,8 +12,17 @@ result() { # NAME STATUS
   if [ "$2" = 0 ]; then echo "lint $1: ok"; else echo "lint $1: FAILED"; failed=1; fi
 }
 
+skipped() { echo "lint $1: skipped, $2"; }  # neither ok nor a failure
+
 python3 tools/lint/layers.py
 result layers $?
+
+# Which files there are, and which have changed, only git knows: an unpacked archive has no answer.
+if ! git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+  skipped format "this is no git checkout"
+  if [ "$mode" != --no-tidy ]; then skipped tidy "this is no git checkout"; fi
+  exit $failed
+fi
 
 mapfile -t sources < <(git ls-files --cached --others --exclude-standard -- '*.h' '*.cc' '*.c' | while read -r f; do if [ -f "$f" ]; then echo "$f"; fi; done)
 if [ ${#sources[@]} -gt 0 ]; then

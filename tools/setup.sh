@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
 # Installs what is missing on a Debian 12 machine, as root or with sudo. Quick when nothing is missing, safe to repeat.
 #
-#   tools/setup.sh build   what `make build` and `make run` need
-#   tools/setup.sh test    that, and what `make test` needs (default)
+#   tools/setup.sh build      what `make build`, `make image` and `make run` need
+#   tools/setup.sh unit       that, and what the tests that ctest runs need
+#   tools/setup.sh lint       what `make build` and `make lint` need
+#   tools/setup.sh sanitize   what the tests need, and the compiler that builds them with sanitizers
+#   tools/setup.sh test       everything: also what the real cluster needs (default)
+#   tools/setup.sh --list MODE   prints the packages of a mode and installs nothing
 #
-# A new dependency: add its package to the list below; nothing else is needed.
+# A new dependency: add its package to a list below; nothing else is needed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -19,21 +23,22 @@ build_packages=(
   # the build configures its tests too
   libgtest-dev libgmock-dev libbenchmark-dev
 )
-test_packages=(
-  # lint, sanitizers, fuzzing
-  clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev
-  # tests in Python
-  python3-venv python3-pytest python3-yaml python3-jsonschema
-  # the real cluster
-  busybox-static containernetworking-plugins iptables iproute2 jq curl
-)
+python_packages=(python3-venv python3-pytest python3-yaml python3-jsonschema)  # tests in Python
+clang_packages=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev)      # lint, sanitizers, fuzzing
+cluster_packages=(busybox-static containernetworking-plugins iptables iproute2 jq curl)
 
+list=no
+if [ "${1:-}" = --list ]; then list=yes; shift; fi
 mode=${1:-test}
 case $mode in
   build) wanted=("${build_packages[@]}") ;;
-  test) wanted=("${build_packages[@]}" "${test_packages[@]}") ;;
-  *) echo "setup: unknown mode '$mode': write 'build' or 'test'" >&2; exit 1 ;;
+  unit) wanted=("${build_packages[@]}" "${python_packages[@]}") ;;
+  lint) wanted=("${build_packages[@]}" "${clang_packages[@]}") ;;
+  sanitize) wanted=("${build_packages[@]}" "${python_packages[@]}" "${clang_packages[@]}") ;;
+  test) wanted=("${build_packages[@]}" "${python_packages[@]}" "${clang_packages[@]}" "${cluster_packages[@]}") ;;
+  *) echo "setup: unknown mode '$mode': write build, unit, lint, sanitize or test" >&2; exit 1 ;;
 esac
+if [ "$list" = yes ]; then printf '%s\n' "${wanted[@]}"; exit 0; fi
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 

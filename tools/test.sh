@@ -47,12 +47,18 @@ count_pytest() { # NAME LOG STATUS
   count "$1" "${good:-0}" "$bad"
 }
 
-# The cluster tests start containers: with sudo where this is not root, the same Go and the same cache.
-as_root() {
-  if [ "$(id -u)" = 0 ]; then "$@"
-  else sudo env "PATH=$PATH" "HOME=$HOME" "HEDDLE_CACHE=${HEDDLE_CACHE:-$HOME/.cache/heddle}" "$@"
+# The cluster tests start containers. Whoever uses sudo is asked now, not in the middle, and not again at the end of a run that
+# outlasts what sudo remembers.
+keep_sudo() {
+  if [ "$(id -u)" = 0 ]; then return 0; fi
+  if ! command -v sudo >/dev/null || ! sudo -v; then
+    echo "test: the cluster tests need root: run this as root or with sudo, or leave them out with tools/test.sh --no-cluster" >&2
+    return 1
   fi
+  while sleep 60; do kill -0 $$ 2>/dev/null && sudo -n -v || exit; done >/dev/null 2>&1 &
+  sudo_keeper=$!
 }
+sudo_keeper=
 
 # One stage with a yes or no: its output is shown, and kept.
 stage() { # NAME COMMAND...
@@ -78,6 +84,11 @@ finish() {
   exit $?
 }
 
+if [ "$cluster" = yes ] && ! keep_sudo; then
+  count cluster-root 0 1
+  cluster=no
+fi
+
 # Kubernetes itself is the longest build; it starts first, at low priority, and is waited for last.
 cluster_build=
 if [ "$cluster" = yes ] && [ -x tests/cluster/run.sh ]; then
@@ -85,11 +96,14 @@ if [ "$cluster" = yes ] && [ -x tests/cluster/run.sh ]; then
     export PATH=$goroot/bin:$PATH
     nice -n 10 tests/cluster/build.sh >"$logs/cluster-build.log" 2>&1 &
     cluster_build=$!
-    trap 'kill $cluster_build 2>/dev/null' INT TERM
   else
     count cluster-go 0 1
   fi
 fi
+
+# Whatever ends this, what it left in the background ends too.
+trap 'kill $cluster_build $sudo_keeper 2>/dev/null' EXIT
+trap 'exit 130' INT TERM
 
 stage build tools/build.sh || finish
 
@@ -123,9 +137,12 @@ count_ctest asan "$logs/asan.log"
 
 if [ -n "$cluster_build" ]; then
   say "waiting for the Kubernetes build"
-  if wait "$cluster_build"; then
+  wait "$cluster_build"
+  built=$?
+  cluster_build=
+  if [ "$built" = 0 ]; then
     say "cluster tests"
-    as_root tests/cluster/run.sh 2>&1 | tee "$logs/cluster.log"
+    tools/as_root.sh tests/cluster/run.sh 2>&1 | tee "$logs/cluster.log"
     status=${PIPESTATUS[0]}
     mapfile -t unlucky < <(sed -nE 's/^(FAILED|ERROR) ([^ ]+::.*)$/\2/p' "$logs/cluster.log" | sed 's/ - .*//')
     if [ "$status" = 1 ] && [ ${#unlucky[@]} -gt 0 ] && [ ${#unlucky[@]} -le 5 ]; then
@@ -134,7 +151,7 @@ if [ -n "$cluster_build" ]; then
       good=$(grep -E '(passed|failed|errors?).* in [0-9.]+s' "$logs/cluster.log" | tail -1 | grep -oE '[0-9]+ passed' | cut -d' ' -f1)
       count cluster "${good:-0}" 0
       second_tries+=("${unlucky[@]}")
-      as_root tests/cluster/run.sh "${unlucky[@]}" 2>&1 | tee "$logs/cluster-second.log"
+      tools/as_root.sh tests/cluster/run.sh "${unlucky[@]}" 2>&1 | tee "$logs/cluster-second.log"
       count_pytest cluster "$logs/cluster-second.log" "${PIPESTATUS[0]}"
     else
       count_pytest cluster "$logs/cluster.log" "$status"

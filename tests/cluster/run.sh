@@ -7,7 +7,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 export HEDDLE_BUILD=${HEDDLE_BUILD:-$root/build/release}
-if [ "$(id -u)" != 0 ]; then echo "cluster tests: these start containers and mount file systems: run them as root" >&2; exit 1; fi
+"$here/preflight.sh"
 for program in ${HEDDLE_PROGRAMS:-heddle heddle-controller heddle-agent nvsim nvsim-run}; do
   if [ ! -x "$HEDDLE_BUILD/bin/$program" ]; then "$root/tools/build.sh" release >&2; break; fi
 done

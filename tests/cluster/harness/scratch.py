@@ -3,6 +3,7 @@
 Everything is found again from the folder alone (recorded pids with start times, the cgroup and the bridge that carry the
 folder's name, mounts below it), so that a run that was killed is cleaned up by the next one.
 """
+import errno
 import os
 import pathlib
 import shutil
@@ -12,6 +13,7 @@ import tempfile
 import time
 
 PREFIX = "hdc-"
+KUBELET_NEEDS = ("cpu", "cpuset", "memory", "pids")
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
 
 
@@ -27,6 +29,38 @@ def start_time(pid):
 
 def alive(pid, started):
     return started is not None and start_time(pid) == started
+
+
+def enable_controllers(root, read=pathlib.Path.read_text, write=pathlib.Path.write_text):
+    """cgroup v2: hands every controller of `root` to its children, so that the kubelet's own cgroup has them. systemd does so on
+    an ordinary machine; in a container without it nobody has. There the root of what is seen is an inner cgroup of the
+    machine, and one with processes cannot hand out: they move to a child of their own, where they may stay."""
+    def missing():
+        return [name for name in read(root / "cgroup.controllers").split()
+                if name not in read(root / "cgroup.subtree_control").split()]
+
+    def hand_out():
+        """True when the processes of the root are in the way."""
+        in_the_way = False
+        for name in missing():
+            try:
+                write(root / "cgroup.subtree_control", f"+{name}")
+            except OSError as error:
+                in_the_way = in_the_way or error.errno == errno.EBUSY
+        return in_the_way
+
+    if hand_out():
+        inner = root / "heddle-tests-init"
+        inner.mkdir(exist_ok=True)
+        for pid in read(root / "cgroup.procs").split():
+            try:
+                write(inner / "cgroup.procs", pid)
+            except OSError:  # it has ended, or is a thread of the kernel
+                pass
+        hand_out()
+    left = sorted(set(KUBELET_NEEDS) & set(missing()) | set(KUBELET_NEEDS) - set(read(root / "cgroup.controllers").split()))
+    if left:
+        raise RuntimeError(f"{root}: the cgroup controllers {', '.join(left)} cannot be handed to children, and the kubelet needs them")
 
 
 class Scratch:
@@ -55,6 +89,8 @@ class Scratch:
         """The kubelet's cgroup root, in each v1 hierarchy or in the unified one."""
         for root in self._cgroup_roots():
             folder = root / self.name
+            if root == CGROUPS:  # version 2 alone; beside version 1 it has no controllers
+                enable_controllers(root)
             folder.mkdir(exist_ok=True)
             if (folder / "cpuset.cpus").exists() and not (folder / "cgroup.controllers").exists():
                 for key in ("cpuset.cpus", "cpuset.mems"):
