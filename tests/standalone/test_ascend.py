@@ -132,6 +132,7 @@ def test_kill_9_of_the_daemon_and_a_sick_npu(npus, tmp_path):
 
 def test_both_vendors_on_one_machine(both):
     assert [(c["name"], c["vendor"]) for c in both.status()["cards"]] == [("gpu-0", "nvidia"), ("npu-0", "ascend")]
+    assert both.status()["cards"][1]["memoryBytes"] == 21527 << 20, "what the driver leaves of a 310P's 24 GiB"
     unclear = both.call("run", "--memory", "1Gi", "--", "true", check=2)
     assert "--vendor ascend or --vendor nvidia" in unclear.stderr
     gpu = both.call("run", "--vendor", "nvidia", "--memory", "3000Mi", "--", NVSIM_RUN, "--expect-total", "3000Mi", "--alloc", "2000Mi",

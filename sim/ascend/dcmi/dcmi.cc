@@ -128,9 +128,20 @@ int vnpu_query(const NpuCard& npu, unsigned sub_cmd, void* buffer, unsigned* siz
   return sub_cmd == DCMI_VMNG_SUB_CMD_GET_TOTAL_RESOURCE ? vnpu_list(npu, buffer, size) : DCMI_ERR_CODE_NOT_SUPPORT;
 }
 
-std::uint64_t used_mib(Card& card) {
-  const Card::Lock lock(card);
-  return (card.used_bytes() + card.config().memory_reserved_bytes) >> 20U;
+struct MemoryMib {
+  std::uint64_t total;
+  std::uint64_t used;
+};
+
+// HBM is told as it is, with what driver and firmware keep in use; of DDR that is not there: npu-smi shows 21527 MiB of
+// a 310P's 24 GiB.
+MemoryMib memory_of(const NpuCard& npu) {
+  const nvsim::CardConfig& config = npu.card->config();
+  const Card::Lock lock(*npu.card);
+  const std::uint64_t used = npu.card->used_bytes();
+  const std::uint64_t kept = config.memory_reserved_bytes;
+  if (npu.npu->ddr != 0) return {(config.memory_bytes - kept) >> 20U, used >> 20U};
+  return {config.memory_bytes >> 20U, (used + kept) >> 20U};
 }
 
 }  // namespace
@@ -302,8 +313,9 @@ ASCENDSIM_API int dcmi_get_device_hbm_info(int card_id, int device_id, dcmi_hbm_
       return DCMI_ERR_CODE_NOT_SUPPORT;
     }
     *info = {};
-    info->memory_size = npu.card->config().memory_bytes >> 20U;
-    info->memory_usage = ascendsim::used_mib(*npu.card);
+    const auto memory = ascendsim::memory_of(npu);
+    info->memory_size = memory.total;
+    info->memory_usage = memory.used;
     info->freq = npu.card->config().memory_clock_mhz;
     info->temp = static_cast<int>(npu.card->config().temperature_idle);
     return DCMI_OK;
@@ -316,9 +328,9 @@ ASCENDSIM_API int dcmi_get_device_memory_info_v3(int card_id, int device_id, dcm
     if (npu.npu->ddr == 0) {
       return DCMI_OK;  // cards with HBM say that they have no DDR
     }
-    info->memory_size = npu.card->config().memory_bytes >> 20U;
-    info->memory_available =
-        info->memory_size - std::min<std::uint64_t>(info->memory_size, ascendsim::used_mib(*npu.card));
+    const auto memory = ascendsim::memory_of(npu);
+    info->memory_size = memory.total;
+    info->memory_available = memory.total - std::min(memory.total, memory.used);
     info->utiliza = static_cast<unsigned>((info->memory_size - info->memory_available) * 100 / info->memory_size);
     return DCMI_OK;
   });
@@ -326,9 +338,9 @@ ASCENDSIM_API int dcmi_get_device_memory_info_v3(int card_id, int device_id, dcm
 
 ASCENDSIM_API int dcmi_get_device_utilization_rate(int card_id, int device_id, int type, unsigned int* rate) {
   return with_npu(card_id, device_id, [&](const NpuCard& npu) {
-    const std::uint64_t total = npu.card->config().memory_bytes >> 20U;
     if (type == DCMI_UTILIZATION_RATE_HBM || type == DCMI_UTILIZATION_RATE_DDR) {
-      *rate = static_cast<unsigned>(ascendsim::used_mib(*npu.card) * 100 / total);
+      const auto memory = ascendsim::memory_of(npu);
+      *rate = static_cast<unsigned>(memory.used * 100 / memory.total);
     } else if (type == DCMI_UTILIZATION_RATE_AICORE || type == DCMI_UTILIZATION_RATE_NPU) {
       *rate = ascendsim::load_percent(*npu.card);
     } else {
