@@ -9,6 +9,7 @@
 #include <regex>
 
 #include "guard/harness.h"
+#include "guard/ticking.h"
 #include "test/harness.h"
 
 namespace heddle::guard::test {
@@ -41,10 +42,9 @@ class AscendGuardTest : public testing::Test {
                                                const std::string& more = "HEDDLE_TEST=1") const {
     steps.insert(steps.begin(), ASCENDSIM_RUN);
     return std::make_unique<Process>(
-        steps,
-        std::vector<std::string>{"ASCENDSIM_ROOT=" + folder_.path("machine"), more, quota_, priority_, fixed_, place_,
-                                 std::string("LD_LIBRARY_PATH=") + ASCENDSIM_LIBRARIES,
-                                 std::string("LD_PRELOAD=") + ASCEND_GUARD, "HEDDLE_GUARD_DIR=" + folder_.path()});
+        steps, std::vector<std::string>{"ASCENDSIM_ROOT=" + folder_.path("machine"), more, quota_, priority_, fixed_,
+                                        place_, std::string("LD_LIBRARY_PATH=") + ASCENDSIM_LIBRARIES,
+                                        std::string("LD_PRELOAD=") + ASCEND_GUARD, "HEDDLE_GUARD_DIR=" + guard_dir_});
   }
   [[nodiscard]] Finished run(std::vector<std::string> steps, const std::string& more = "HEDDLE_TEST=1") const {
     return start(std::move(steps), more)->finish();
@@ -61,7 +61,15 @@ class AscendGuardTest : public testing::Test {
   }
   [[nodiscard]] int64_t charged_now() const { return charged(folder_.path(), 0); }
 
+  // Of a step share=; -1: there is none.
+  static double share_of(const Finished& done) {
+    const size_t at = done.output.find("share=");
+    EXPECT_EQ(done.code, 0) << done.output;
+    return at == std::string::npos ? -1 : std::atof(done.output.c_str() + at + 6);
+  }
+
   Folder folder_;
+  std::string guard_dir_ = folder_.path();
   // HAMi's variables.
   std::string quota_ = "NPU_MEM_QUOTA=", priority_ = "NPU_PRIORITY=", fixed_ = "NPU_FIXED_SHARE_RATIO=";
   std::string place_ = "NPU_LOCAL_SHM_PATH=" + folder_.path("vnpu_local_shmem");
@@ -80,6 +88,8 @@ TEST_F(AscendGuardTest, EveryFamilyIsChargedWithWhatTheDeviceTakes) {
     const bool context_alone = step == "launch=10*1";
     EXPECT_EQ(charged_now() == kContext, context_alone || step == "free-all");
     EXPECT_EQ(charged_now() == 0, step == "reset");
+    const auto report = read_usage(folder_.path("usage"));
+    EXPECT_TRUE(report && report->launches == 1) << step;
     process->signal(SIGUSR1);
   }
   EXPECT_EQ(process->finish().code, 0);
@@ -141,15 +151,36 @@ TEST_F(AscendGuardTest, AShareOfComputeHoldsForBothLayers) {
   for (const char* step : {"share=2000:3000", "share=20000:3000"}) {
     ::unlink(folder_.path("usage").c_str());
     give(1000, 30);
-    const Finished done = run({step});
-    ASSERT_EQ(done.code, 0) << done.output;
-    const size_t at = done.output.find("share=");
-    ASSERT_NE(at, std::string::npos);
-    const double share = std::atof(done.output.c_str() + at + 6);
+    const double share = share_of(run({step}));
     std::printf("%s under 30 %%: %.1f %%\n", step, share);
     EXPECT_GT(share, 24);
     EXPECT_LT(share, 34);
   }
+}
+
+// The law of two tenants of an NPU, as share_test.cc has it for CUDA: what the owner of 70 leaves idle is lent, and
+// comes back. Bounds are as generous as there.
+TEST_F(AscendGuardTest, TenantsOfOneNpuGetTheirSharesAndWhatIsIdleIsLent) {
+  const Folder other;
+  give(1000, 30);
+  write_guard_files(
+      other.path(),
+      limits_for({{"0A1B2C3D-00000000-11111111-22222222-33333333", 1000 * kMiB, 70, false, kContext, 0}}));
+  const Ticking ticking(
+      {{"a", folder_.path("limits"), folder_.path("usage")}, {"b", other.path("limits"), other.path("usage")}});
+  const double alone = share_of(run({"share=1000:1000"}));
+  const auto a = start({"ready", "share=1000:2000"});
+  guard_dir_ = other.path();
+  const auto b = start({"ready", "share=1000:2000"});
+  for (const auto* tenant : {&a, &b}) ASSERT_EQ((*tenant)->wait_line("ready"), "ready");
+  for (const auto* tenant : {&a, &b}) (*tenant)->signal(SIGUSR1);
+  const double shared = share_of(a->finish());
+  const double owner = share_of(b->finish());
+  std::printf("30 alone: %.1f %%; beside a busy 70: %.1f %% and %.1f %%\n", alone, shared, owner);
+  EXPECT_GE(alone, 55);
+  EXPECT_LE(shared, 40);
+  EXPECT_GE(shared, 12);
+  EXPECT_GE(owner, 40);
 }
 
 TEST_F(AscendGuardTest, HamisQuotaLowersTheLimitAndNeverRaisesIt) {
@@ -188,9 +219,7 @@ TEST_F(AscendGuardTest, HamisFixedShareLowersTheShareAndAPlainPriorityIsNone) {
     give(1000, 50);
     priority_ = "NPU_PRIORITY=" + priority;
     fixed_ = "NPU_FIXED_SHARE_RATIO=" + fixed;
-    const Finished done = run({"share=2000:2000"});
-    const std::size_t at = done.output.find("share=");
-    return at == std::string::npos ? -1.0 : std::atof(done.output.c_str() + at + 6);
+    return share_of(run({"share=2000:2000"}));
   };
   const double lowered = share("20", "true");
   EXPECT_GT(lowered, 5);

@@ -2,13 +2,9 @@
 // work it completed over the time that this took. Bounds are generous, because the machine that runs the test may be
 // busy.
 #include <gtest/gtest.h>
-#include <time.h>
-
-#include <chrono>
-#include <thread>
 
 #include "guard/harness.h"
-#include "guard/share_broker.h"
+#include "guard/ticking.h"
 
 namespace heddle::guard::test {
 namespace {
@@ -87,33 +83,6 @@ TEST_F(ShareTest, ProcessesOfOneTenantShareOneClock) {
   EXPECT_LE(first + second, 40 + 8);
   EXPECT_GE(first + second, 40 * 0.5);
 }
-
-// A broker beside the tenants, as the agent has one.
-class Ticking {
- public:
-  explicit Ticking(const std::vector<BrokeredClaim>& claims) {
-    broker_.set_claims(claims);
-    thread_ = std::thread([this] {
-      while (__atomic_load_n(&running_, __ATOMIC_RELAXED)) {
-        timespec now{};
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        broker_.tick(static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec, nullptr);
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      }
-    });
-  }
-  ~Ticking() {
-    __atomic_store_n(&running_, false, __ATOMIC_RELAXED);
-    thread_.join();
-  }
-  Ticking(const Ticking&) = delete;
-  Ticking& operator=(const Ticking&) = delete;
-
- private:
-  ShareBroker broker_;
-  bool running_ = true;
-  std::thread thread_;
-};
 
 // Neither has a share; the one of low priority has the card while the other does nothing, and next to nothing else.
 TEST_F(ShareTest, LowPriorityGivesWay) {
