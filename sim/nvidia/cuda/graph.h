@@ -1,7 +1,6 @@
 // Graphs of kernels and memory, as far as they cost time and memory.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <vector>
 
@@ -26,20 +25,14 @@ struct Graph {
   std::vector<std::unique_ptr<Node>> nodes;
 };
 
-// An instantiated graph: one piece of work, as long as its longest path, and the memory that its nodes allocate.
-struct Executable {
-  Device* device = nullptr;
-  std::vector<Cost> costs;                       // by node
-  std::vector<std::vector<std::size_t>> before;  // by node
-  Cost whole;
-  std::map<Device*, std::uint64_t> charged;  // by the device that a node allocates on
-  std::map<Context*, Cost> elsewhere;        // kernels in contexts of other devices, as one piece of work each
-};
+inline Graph* graph_of(CUgraph handle) {
+  return reinterpret_cast<Graph*>(handle);
+}
+inline Node* node_of(CUgraphNode handle) {
+  return reinterpret_cast<Node*>(handle);
+}
 
 std::unique_ptr<Graph> copy_graph(const Graph& graph);
-// The cost of all nodes of a graph as one; false codes are those of launch_cost.
-CUresult graph_costs(const Graph& graph, const Card& card, std::vector<Cost>& costs);
-// The longest path, or what the card needs for the sum of all, whichever is more.
-Cost total_cost(const std::vector<Cost>& costs, const std::vector<std::vector<std::size_t>>& before, const Card& card);
+CUDA_KERNEL_NODE_PARAMS widen(const CUDA_KERNEL_NODE_PARAMS_v1& from);
 
 }  // namespace nvsim
