@@ -307,6 +307,7 @@ Result<RequestVendor> read_requests(const InputFile& file, const Catalog& hardwa
   out.title = root.required("title").text();
   out.sources = root.required("sources").texts();
   out.notes = root["notes"].texts();
+  out.unread_variables = text_map(root["unread-variables"]);
   root.required("domains").each([&](const Value& domain) {
     Domain one{domain.required("prefix").text(), domain["starts"].texts(), domain["foreign"].texts()};
     for (std::string& start : one.starts) start = lower(start);

@@ -179,6 +179,7 @@ struct RequestVendor {
   std::vector<std::string> written;  // annotations that other programs write: never input. "*" stands for anything
   std::vector<std::string> notes;
   std::vector<std::string> sources;
+  std::map<std::string, std::string> unread_variables = {};  // of containers, that the dialects know: what to write
 };
 
 class Requests {

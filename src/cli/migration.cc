@@ -138,7 +138,11 @@ void compare_device(const dialects::RegisteredDevice& device, std::vector<std::s
         "{}: in MIG mode, whose partitions HAMi makes on demand; Heddle grants those that exist, by the resource "
         "name nvidia.com/mig-<profile>",
         device.id));
-  if (device.mode == "mps") add(fmt::format("{}: in MPS mode; Heddle isolates soft shares by its guard", device.id));
+  if (device.mode == "mps")
+    add(fmt::format(
+        "{}: in MPS mode; Heddle uses an MPS control daemon that it is told of (heddle-agent --mps-pipe), for "
+        "pods with nvidia.com/vgpu-mode: mps and cores; its guard isolates the other shares",
+        device.id));
 }
 
 void Reader::add_register(MigratedNode& node, const std::string& key, const std::string& value) {

@@ -222,10 +222,8 @@ class AnnotationReader {
     const std::string* text = value(key);
     const std::string mode = text == nullptr ? std::string() : trimmed(*text);
     if (mode.empty()) return;
-    if (mode == "mps") {
-      refuse(key, "\"mps\": Heddle does not isolate by MPS; write hami-core for a soft share under Heddle's guard");
-    } else if (mode != "hami-core" && mode != "mig") {
-      refuse(key, fmt::format("\"{}\" is no mode; write hami-core for a soft share, or mig", mode));
+    if (mode != "hami-core" && mode != "mig" && mode != "mps") {
+      refuse(key, fmt::format("\"{}\" is no mode; write hami-core for a soft share, mig, or mps", mode));
     } else if (!out_.split.empty() && out_.split != mode) {
       refuse(key, fmt::format("\"{}\", while {} says {}; write only one", mode, out_.split_key, out_.split));
     } else {

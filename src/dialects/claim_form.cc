@@ -83,10 +83,11 @@ bool in_range(const Ask& ask) {
                        ask.cores >= 0 && ask.cores <= 100;
   const bool vendor = ask.vendor.empty() ? ask.kind == Ask::Kind::kWhole : is_vendor(ask.vendor);
   const bool part = ask.memory_mib > 0 || ask.percent > 0;
-  const bool whole_has_no_part = ask.kind == Ask::Kind::kShare || (!part && !ask.gives_way);
+  const bool whole_has_no_part = ask.kind == Ask::Kind::kShare || (!part && !ask.gives_way && !ask.mps);
+  const bool mask = !ask.mps || (ask.cores > 0 && ask.cores < 100);
   const bool selectors = std::all_of(ask.selectors.begin(), ask.selectors.end(),
                                      [](const Selector& selector) { return is_identifier(selector.attribute); });
-  return numbers && vendor && whole_has_no_part && !(ask.memory_mib > 0 && ask.percent > 0) && selectors &&
+  return numbers && vendor && whole_has_no_part && mask && !(ask.memory_mib > 0 && ask.percent > 0) && selectors &&
          is_dns_label(ask.name);
 }
 
@@ -105,6 +106,7 @@ model::ClaimSpec claim_spec(const ClaimForm& form) {
     model::ShareConfig share;
     if (ask.percent > 0) share.memory_percent = ask.percent;
     if (ask.gives_way) share.priority = 1;
+    if (ask.mps) share.isolation = model::kIsolationMps;
     if (share != model::ShareConfig{}) {
       spec.config.push_back({{ask.name}, std::string(kDriver), codec::share_config_json(share)});
     }
@@ -127,6 +129,7 @@ Result<ClaimForm> read_claim_form(const model::ClaimSpec& spec) {
       if (!share || !*share) continue;
       ask->percent = (*share)->memory_percent.value_or(0);
       ask->gives_way = (*share)->priority == 1;
+      ask->mps = (*share)->isolation == model::kIsolationMps;
     }
     for (const model::DeviceConstraint& constraint : spec.constraints) {
       ask->different_cards = ask->different_cards || (ask->kind == Ask::Kind::kPartition &&

@@ -37,6 +37,7 @@ struct Ask {
   // False for what the webhook of 0.1 wrote, when all devices were cards; read, and never written anew.
   bool says_kind = true;
   bool gives_way = false;  // to tenants of the card that do not; of shares
+  bool mps = false;        // NVIDIA's MPS holds the cores, of which there are 1 to 99; of shares
   friend bool operator==(const Ask&, const Ask&) = default;
 };
 

@@ -52,7 +52,7 @@ is made for it, on standard error one line a request. Exit 2: refused, with the 
 | `gpu-memory` | MiB of each device, a plain number | a unit; 0; beside `gpu-fraction` or `nvidia.com/gpu` |
 | `gpu-fraction-num-devices` | that many different devices, each with the above | without one of the two above |
 | `gpu-fraction-container-name` | the container that gets it, init containers first; else the first container | no such container |
-| `mps` | goes with `gpu-fraction`; the share is isolated by Heddle's guard, not by MPS | alone |
+| `mps` | goes with `gpu-fraction`; it names no part of the SMs, so the guard isolates the share; for MPS write a claim | alone |
 )";
 
 std::string code(const std::vector<std::string>& names) {
@@ -187,7 +187,7 @@ void add_vendor(std::string& out, const RequestVendor& vendor) {
   if (!vendor.mode.empty()) {
     annotations += fmt::format(
         "| {} | `hami-core`: a soft share; `mig`: memory is a minimum, the smallest MIG partition of the card that "
-        "holds it, cores follow; `mps` is refused |\n",
+        "holds it, cores follow; `mps`: NVIDIA's MPS holds the cores, 1 to 99 of which must be written |\n",
         code(vendor.mode));
   }
   for (const catalog::ChosenAnnotation& chosen : vendor.chosen) {

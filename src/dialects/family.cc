@@ -53,6 +53,7 @@ class FamilyReader {
   void choose_modules();
   void choose_mode();
   void choose_part();
+  void choose_mps();
   void be_alone();
   void fill_environment();
   void choose_priority();
@@ -318,6 +319,22 @@ void FamilyReader::choose_mode() {
   if (modes_.split == "hami-core" && ask_.kind == Ask::Kind::kShare)
     ask_.selectors.push_back({Selector::Op::kEquals, "isolation", {"soft"}, "soft", ""});
   if (modes_.split == "mig") choose_part();
+  if (modes_.split == "mps") choose_mps();
+}
+
+// MPS holds one percentage of the SMs for all that a process has, which runs beside others on them: nothing is lent.
+void FamilyReader::choose_mps() {
+  const bool part = ask_.kind == Ask::Kind::kShare && ask_.cores > 0 && ask_.cores < 100;
+  if (!part) {
+    const Amount& named = amounts_.cores.value ? amounts_.cores : amounts_.any() ? amounts_.first() : amounts_.count;
+    refuse(named, fmt::format("{}: mps holds a part of the SMs; write {} of 1 to 99, or hami-core in place of mps",
+                              modes_.split_key, family_.cores ? family_.cores->keys.front() : "nvidia.com/gpucores"));
+  } else if (amounts_.priority.or_zero() == 1) {
+    refuse(amounts_.priority, fmt::format("{}: under mps nobody gives way; leave it out, or write hami-core in place "
+                                          "of mps",
+                                          modes_.split_key));
+  }
+  ask_.mps = true;
 }
 
 // Memory is a minimum: of each model the smallest part that holds it; cores follow from the part.
@@ -476,7 +493,8 @@ std::string describe(const Ask& ask, std::string_view noun) {
   std::string memory = "all memory";
   if (ask.memory_mib > 0) memory = fmt::format("{} MiB", ask.memory_mib);
   if (ask.percent > 0) memory = fmt::format("{} % of the memory", ask.percent);
-  const std::string compute = ask.cores == 0 ? "no limit on compute" : fmt::format("{} % of the compute", ask.cores);
+  std::string compute = ask.cores == 0 ? "no limit on compute" : fmt::format("{} % of the compute", ask.cores);
+  if (ask.mps) compute = fmt::format("{} % of the SMs by MPS", ask.cores);
   return fmt::format("{}{}: {} and {}{}", ask.count == 1 ? "a share of " : "shares of ", devices, memory, compute,
                      ask.count == 1 ? "" : ", each on a different card");
 }

@@ -16,7 +16,7 @@ namespace heddle::dialects {
 struct Modes {
   bool alone = false;     // no other tenant on the card (HAMi's policy "mutex")
   std::string alone_key;  // the annotation that says so, for messages
-  std::string split;      // of NVIDIA's devices: "hami-core" or "mig"; empty: not said
+  std::string split;      // of NVIDIA's devices: "hami-core", "mig" or "mps"; empty: not said
   std::string split_key;
   const std::vector<catalog::ModelParts>* parts = nullptr;  // that "mig" can choose from
   std::vector<std::string> soft_split;  // annotations that say their soft split, see Family::soft_split_annotation

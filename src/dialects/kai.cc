@@ -46,7 +46,9 @@ class KaiReader {
     KaiAsk out{std::move(container), ask_, fmt::format("KAI: {}: {}", wrote, describe(ask_, "NVIDIA GPU")), {}};
     if (value(kMps) != nullptr && *value(kMps) == "true") {
       out.warnings.emplace_back(
-          "annotation mps: the share is isolated by Heddle's guard, not by MPS, which Heddle does not start");
+          "annotation mps: it names no part of the SMs, so the share is isolated by Heddle's guard; for MPS write a "
+          "claim "
+          "with cores of 1 to 99 whose ShareConfig says isolation: mps");
     }
     return out;
   }

@@ -100,11 +100,11 @@ Understood read_partition(const catalog::PartitionFamily& family, const std::str
     reader.refuse(key,
                   fmt::format("{} devices for one container; a ResourceClaim holds at most {}", *count, kMaxDevices));
   }
-  if (modes.split == "hami-core" && count.value_or(0) > 0) {
+  if ((modes.split == "hami-core" || modes.split == "mps") && count.value_or(0) > 0) {
     reader.refuse(key,
-                  fmt::format("{}: hami-core asks for soft shares, and this is a hard partition; leave one of the two "
+                  fmt::format("{}: {} asks for shares of cards, and this is a hard partition; leave one of the two "
                               "out",
-                              modes.split_key));
+                              modes.split_key, modes.split));
   }
   Understood out;
   if (reader.refused() != before || *count == 0) return out;

@@ -36,6 +36,7 @@ std::string words(const Ask& ask) {
   if (ask.memory_mib > 0) out += fmt::format(" {}Mi", ask.memory_mib);
   if (ask.percent > 0) out += fmt::format(" {}%", ask.percent);
   if (ask.kind == Ask::Kind::kShare) out += fmt::format(" cores={}", ask.cores);
+  if (ask.mps) out += " mps";
   for (const Selector& selector : ask.selectors) out += " [" + selector_words(selector) + "]";
   return out;
 }

@@ -151,6 +151,7 @@ class Translator {
   std::string fresh_ref(const std::string& container) const;
   void strip(const Place& place, const std::vector<std::string>& keys);
   void add_environment(const Place& place, const std::map<std::string, std::string>& variables);
+  void warn_of_variables(const Place& place, const ClaimForm& form);
   void remember(const std::string& pointer);
   [[nodiscard]] Json patch() const;
   void attach(const Place& place, const ContainerRequest& request);
@@ -300,6 +301,22 @@ void Translator::attach(const Place& place, const ContainerRequest& request) {
   if (std::find(used.begin(), used.end(), use) == used.end()) used.push_back(use);
 }
 
+// Variables of a dialect that are set in the belief that they change the grant.
+void Translator::warn_of_variables(const Place& place, const ClaimForm& form) {
+  std::map<std::string, std::string> unread;
+  for (const Ask& ask : form.asks) {
+    const catalog::RequestVendor* vendor = rules_.find_vendor(ask.vendor);
+    if (vendor != nullptr) unread.insert(vendor->unread_variables.begin(), vendor->unread_variables.end());
+  }
+  Json list = place.container->value("env", Json::array());
+  for (Json& entry : list) {
+    const auto found = entry.is_object() ? unread.find(text_of(entry, "name")) : unread.end();
+    if (found == unread.end() || text_of(entry, "value") == "false") continue;
+    out_.warnings.push_back(
+        fmt::format("container {}: variable {} is not read: {}", place.name, found->first, found->second));
+  }
+}
+
 // With what an earlier pass left in the container's claim.
 ClaimForm Translator::form_of(const Place& place, const ContainerAsk& ask) const {
   for (const ContainerRequest& request : requests_) {
@@ -316,6 +333,7 @@ void Translator::translate(const Place& place, const ContainerAsk& ask) {
   for (const std::string& warning : ask.warnings)
     out_.warnings.push_back(fmt::format("container {}: {}", place.name, warning));
   if (ask.form.asks.empty()) return;
+  warn_of_variables(place, ask.form);
   add_environment(place, ask.environment);
   for (const std::string& line : ask.explanations)
     out_.explanations.push_back(fmt::format("container {}: {}", place.name, line));
@@ -445,6 +463,12 @@ void Translator::translate_kai(const Wishes& wishes, std::vector<ContainerAsk>& 
   if (wishes.split == "mig") {
     out_.refusals.push_back({fmt::format("metadata.annotations[{}]", wishes.split_key),
                              "\"mig\" beside a fraction of a GPU; write nvidia.com/mig-<profile> for a MIG partition"});
+    return;
+  }
+  if (wishes.split == "mps") {
+    out_.refusals.push_back({fmt::format("metadata.annotations[{}]", wishes.split_key),
+                             "\"mps\" beside a fraction of a GPU, which names no part of the SMs; write "
+                             "nvidia.com/gpumem-percentage and nvidia.com/gpucores in place of the fraction"});
     return;
   }
   restrict(rules_, annotations_, wishes, kai->ask);

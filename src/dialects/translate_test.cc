@@ -407,6 +407,27 @@ TEST(Translate, ALowPriorityGivesWayAndTheOtherDefaultIsSaid) {
   EXPECT_EQ(codec::parse_share_config(low.requests[0].spec.config[0].parameters_json)->value().priority, 1);
 }
 
+TEST(Translate, AVariableThatIsNotReadIsSaidToWhoSetsIt) {
+  const auto warnings = [](const char* resource, const Json& env) {
+    Json before = pod({container("main", {{resource, "1000"}}), container("other", {{"cpu", "1"}})});
+    before["spec"]["containers"][0]["env"] = env;
+    before["spec"]["containers"][1]["env"] = Json::array({Json{{"name", "CUDA_OVERSUBSCRIBE"}, {"value", "true"}}});
+    const Translation t = translate(before);
+    EXPECT_TRUE(t.refusals.empty());
+    EXPECT_EQ(patched(before, t)["spec"]["containers"][0]["env"], env);
+    return t.warnings;
+  };
+  const Json on = Json::array({Json{{"name", "CUDA_OVERSUBSCRIBE"}, {"value", "true"}}});
+  const std::vector<std::string> said = warnings("nvidia.com/gpumem", on);
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_TRUE(said[0].starts_with("container main: variable CUDA_OVERSUBSCRIBE is not read: ")) << said[0];
+  EXPECT_NE(said[0].find("virtualMemory"), std::string::npos);
+  EXPECT_TRUE(
+      warnings("nvidia.com/gpumem", Json::array({Json{{"name", "CUDA_OVERSUBSCRIBE"}, {"value", "false"}}})).empty());
+  EXPECT_TRUE(
+      warnings("nvidia.com/gpumem", Json::array({Json{{"name", "HOME"}, {"value", "/"}}, Json("odd")})).empty());
+}
+
 TEST(Translate, VariablesOfTheDialectsWebhookAreSetOnceAndTheUsersStay) {
   Json before = pod(Json::array({container("a", {{"iluvatar.ai/BI-V150-vgpu", "1"}}),
                                  container("b", {{"iluvatar.ai/BI-V150-vgpu", "1"}}), container("c", {{"cpu", "1"}})}));

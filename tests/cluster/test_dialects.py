@@ -77,7 +77,6 @@ def test_vendors_that_the_fleet_does_not_have_wait_with_the_reason(api, controll
     ({"gpu-fraction": "1.5"}, {}, "below 1"),
     ({"gpu-fraction": "0.5"}, {"nvidia.com/gpu": "1"}, "only one"),
     ({"mps": "true"}, {}, "gpu-fraction"),
-    ({"nvidia.com/vgpu-mode": "mps"}, {"nvidia.com/gpumem": "100"}, "hami-core"),
     ({"huawei.com/vnpu-mode": "enpu"}, {"huawei.com/Ascend910B4": "1"}, "hami-core"),
 ])
 def test_annotations_that_cannot_be_met_are_refused(api, controller, ns, annotations, limits, part):
