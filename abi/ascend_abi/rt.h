@@ -19,7 +19,17 @@ struct rtSmDesc_t;
 struct rtTaskCfgInfo_t;
 struct rtKernelLaunchNames_t;
 struct rtAicpuArgsEx_t;
-struct rtDrvMemProp_t;
+// Where memory without an address lies.
+struct rtDrvMemProp_t {
+  uint32_t side;  // RT_DRV_MEM_SIDE_*
+  uint32_t devid;
+  uint32_t module_id;
+  uint32_t pg_type;
+  uint32_t mem_type;
+  uint64_t reserve;
+};
+inline constexpr uint32_t RT_DRV_MEM_SIDE_HOST = 0;
+inline constexpr uint32_t RT_DRV_MEM_SIDE_DEVICE = 1;
 struct rtDrvMemHandle_t;
 using rtDrvMemHandle = rtDrvMemHandle_t*;
 

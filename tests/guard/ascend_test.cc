@@ -137,6 +137,29 @@ TEST_F(AscendGuardTest, TheLimitIsThatOfTheDeviceHoweverTheProgramNumbersIt) {
   EXPECT_EQ(run({"expect-oom=1Mi"}).code, 0);
 }
 
+TEST_F(AscendGuardTest, PhysicalMemoryIsThatOfTheDeviceThatItNames) {
+  const std::string first = "0A1B2C3D-00000000-11111111-22222222-33333333";
+  const std::string second = "0A1B2C3D-00000000-11111111-22222222-44444444";
+  write_guard_files(folder_.path(), limits_for({{first, 1000 * kMiB, 0, false, kContext, 0},
+                                                {second, 300 * kMiB, 0, false, kContext, 1}}));
+  const auto process = start({"physical-on=1", "physical=200Mi", "ready", "physical-oom=102Mi", "physical=100Mi",
+                              "physical-on=0", "physical=500Mi", "ready", "free-all", "ready"});
+  ASSERT_EQ(process->wait_line("ready"), "ready");
+  EXPECT_EQ(charged(folder_.path(), 0), kContext);
+  EXPECT_EQ(charged(folder_.path(), 1), 200 * kMiB);
+  process->signal(SIGUSR1);
+  ASSERT_EQ(process->wait_line("ready"), "ready");
+  EXPECT_EQ(charged(folder_.path(), 0), kContext + 500 * kMiB);
+  EXPECT_EQ(charged(folder_.path(), 1), 300 * kMiB);
+  EXPECT_EQ(taken(), kContext + 800 * kMiB);
+  process->signal(SIGUSR1);
+  ASSERT_EQ(process->wait_line("ready"), "ready");
+  EXPECT_EQ(charged(folder_.path(), 0), kContext);
+  EXPECT_EQ(charged(folder_.path(), 1), 0);
+  process->signal(SIGUSR1);
+  EXPECT_EQ(process->finish().code, 0);
+}
+
 TEST_F(AscendGuardTest, WithoutLimitsEveryCallPasses) {
   EXPECT_EQ(run({"mem", "alloc=20Gi"}).output, "free=32668 total=32768\n");
 }

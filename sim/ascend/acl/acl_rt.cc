@@ -121,7 +121,11 @@ ASCENDSIM_API aclError aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t siz
   if (prop == nullptr) {
     return ACL_ERROR_RT_PARAM_INVALID;
   }
-  return rtMallocPhysical(reinterpret_cast<rtDrvMemHandle*>(handle), size, nullptr, flags);
+  rtDrvMemProp_t where{};
+  where.side = RT_DRV_MEM_SIDE_DEVICE;
+  where.devid = prop->location.id;
+  const bool says_where = prop->location.type == ACL_MEM_LOCATION_TYPE_DEVICE;
+  return rtMallocPhysical(reinterpret_cast<rtDrvMemHandle*>(handle), size, says_where ? &where : nullptr, flags);
 }
 ASCENDSIM_API aclError aclrtFreePhysical(aclrtDrvMemHandle handle) {
   return rtFreePhysical(static_cast<rtDrvMemHandle>(handle));

@@ -18,6 +18,7 @@ namespace {
 constexpr const char* kHelp =
     "usage: ascendsim-run STEP...   (libascendcl.so and libruntime.so from the library path)\n"
     "  device=N alloc=SIZE small=SIZE rt-alloc=SIZE dvpp=SIZE physical=SIZE   take memory (small: pages of 4 KiB)\n"
+    "  physical-on=N                      where physical memory is taken from now on (device=N sets it as well)\n"
     "  expect-oom=SIZE rt-expect-oom=SIZE physical-oom=SIZE                  the same, refused with 207001\n"
     "  fill=SIZE                          take so much again and again until it is refused; print filled= code=\n"
     "  free-all reset mem                 give back; end the context; print free= total=\n"
@@ -114,6 +115,7 @@ class Session {
 
   Functions f_{};
   int device_ = 0;
+  int physical_on_ = 0;
   std::vector<void*> memory_;
   std::vector<aclrtDrvMemHandle> handles_;
   std::map<uint64_t, aclrtFuncHandle> kernels_;
@@ -123,6 +125,8 @@ int Session::allocate(const std::string& kind, uint64_t bytes) {
   if (kind == "physical") {
     aclrtPhysicalMemProp wanted{};
     wanted.memAttr = ACL_HBM_MEM_HUGE;
+    wanted.location.type = ACL_MEM_LOCATION_TYPE_DEVICE;
+    wanted.location.id = static_cast<uint32_t>(physical_on_);
     aclrtDrvMemHandle handle = nullptr;
     const int code = f_.malloc_physical(&handle, bytes, &wanted, 0);
     if (code == ACL_SUCCESS) handles_.push_back(handle);
@@ -215,8 +219,10 @@ bool Session::step(const std::string& name, const std::string& value) {
   if (name == "sync") return ok("synchronize", f_.synchronize());
   if (name == "device") {
     device_ = std::atoi(value.c_str());
+    physical_on_ = device_;
     return ok("aclrtSetDevice", f_.set_device(device_));
   }
+  if (name == "physical-on") return physical_on_ = std::atoi(value.c_str()), true;
   if (name == "reset") {
     memory_.clear();
     handles_.clear();
@@ -266,7 +272,8 @@ int main(int count, char** arguments) {
   sigaddset(&waited, SIGUSR1);
   sigprocmask(SIG_BLOCK, &waited, nullptr);
   static const std::string names =
-      " device alloc fill small rt-alloc dvpp physical expect-oom rt-expect-oom physical-oom free-all reset mem launch "
+      " device physical-on alloc fill small rt-alloc dvpp physical expect-oom rt-expect-oom physical-oom free-all "
+      "reset mem launch "
       "rt-launch sync share physical-id ready ";
   std::vector<std::pair<std::string, std::string>> steps;
   for (int i = 1; i < count; ++i) {

@@ -171,15 +171,23 @@ ASCENDSIM_API rtError_t rtFreeHost(void* pointer) {
   return ascendsim::release(pointer);
 }
 
-ASCENDSIM_API rtError_t rtMallocPhysical(rtDrvMemHandle* handle, size_t size, rtDrvMemProp_t*, uint64_t) {
+// On the device that the properties name, else on the thread's own.
+ASCENDSIM_API rtError_t rtMallocPhysical(rtDrvMemHandle* handle, size_t size, rtDrvMemProp_t* where, uint64_t) {
   if (handle == nullptr || size == 0 || size % ascendsim::kHugePage != 0) {
     return ACL_ERROR_RT_PARAM_INVALID;
   }
-  return ascendsim::with_device([&](Device& device) -> rtError_t {
-    if (const rtError_t code = ascendsim::charge(device, size); code != 0) {
+  return ascendsim::with_device([&](Device& current) -> rtError_t {
+    Device* device = &current;
+    if (where != nullptr && where->side == RT_DRV_MEM_SIDE_DEVICE) {
+      device = ascendsim::device_at(static_cast<std::int32_t>(where->devid));
+    }
+    if (device == nullptr) {
+      return ACL_ERROR_RT_INVALID_DEVICEID;
+    }
+    if (const rtError_t code = ascendsim::charge(*device, size); code != 0) {
       return code;
     }
-    auto memory = std::make_unique<Physical>(Physical{&device, size});
+    auto memory = std::make_unique<Physical>(Physical{device, size});
     *handle = reinterpret_cast<rtDrvMemHandle>(memory.get());
     const std::lock_guard guard(runtime().mutex);
     runtime().physical[memory.get()] = std::move(memory);

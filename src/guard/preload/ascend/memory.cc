@@ -62,10 +62,9 @@ bool forget(Table& table, uint64_t key, Record* record) {
   return true;
 }
 
-// `call()` takes the memory and `*key` is its address or handle then; `undo()` gives it back.
+// `call()` takes the memory of the rule's device and `*key` is its address or handle then; `undo()` gives it back.
 template <typename Handle, typename Call, typename Undo>
-int allocate(Table& table, uint64_t pages, Handle* handle, Call call, Undo undo) {
-  const int rule = current_rule();
+int allocate(int rule, Table& table, uint64_t pages, Handle* handle, Call call, Undo undo) {
   if (refused(rule)) return kOutOfMemory;
   if (!accounted(rule) || pages == 0) return call();
   if (!charge(rule, pages)) return kOutOfMemory;
@@ -84,7 +83,7 @@ int allocate(Table& table, uint64_t pages, Handle* handle, Call call, Undo undo)
 
 template <typename Call>
 int allocate_memory(uint64_t pages, void** pointer, Call call) {
-  return allocate(ascend_process().allocations, pages, pointer, call, [](void* memory) {
+  return allocate(current_rule(), ascend_process().allocations, pages, pointer, call, [](void* memory) {
     if (rt().rtFree != nullptr) {
       rt().rtFree(memory);
     } else if (acl().aclrtFree != nullptr) {
@@ -228,9 +227,10 @@ HEDDLE_EXPORT aclError aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t siz
   const bool host = prop != nullptr && prop->location.type != ACL_MEM_LOCATION_TYPE_DEVICE &&
                     prop->location.type != ACL_MEM_LOCATION_TYPE_UNREGISTERED && prop->location.type != 0;
   if (entry.nested() || handle == nullptr || host) return real(handle, size, prop, flags);
+  const bool says_where = prop != nullptr && prop->location.type == ACL_MEM_LOCATION_TYPE_DEVICE;
   return allocate(
-      ascend_process().handles, pages_of(round_up(size, kHugePage)), handle,
-      [&]() -> int { return real(handle, size, prop, flags); },
+      says_where ? rule_of(static_cast<int32_t>(prop->location.id)) : current_rule(), ascend_process().handles,
+      pages_of(round_up(size, kHugePage)), handle, [&]() -> int { return real(handle, size, prop, flags); },
       [](aclrtDrvMemHandle memory) {
         if (acl().aclrtFreePhysical != nullptr) acl().aclrtFreePhysical(memory);
       });
@@ -241,9 +241,10 @@ HEDDLE_EXPORT rtError_t rtMallocPhysical(rtDrvMemHandle* handle, size_t size, rt
   if (real == nullptr) return kNoSuchFunction;
   const Entry entry;
   if (entry.nested() || handle == nullptr) return real(handle, size, prop, flags);
+  const bool says_where = prop != nullptr && prop->side == RT_DRV_MEM_SIDE_DEVICE;
   return allocate(
-      ascend_process().handles, pages_of(round_up(size, kHugePage)), handle,
-      [&]() -> int { return real(handle, size, prop, flags); },
+      says_where ? rule_of(static_cast<int32_t>(prop->devid)) : current_rule(), ascend_process().handles,
+      pages_of(round_up(size, kHugePage)), handle, [&]() -> int { return real(handle, size, prop, flags); },
       [](rtDrvMemHandle memory) {
         if (rt().rtFreePhysical != nullptr) rt().rtFreePhysical(memory);
       });
