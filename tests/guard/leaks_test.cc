@@ -144,6 +144,39 @@ TEST_F(LeaksTest, CodeIsChargedWhereTheAccountDoesNotKnowTheProcessYet) {
   step(p, "info");
 }
 
+// Another tenant of the card, and this one, are at work; each sees itself alone in its share.
+TEST_F(LeaksTest, WhatNvidiaSmiAsksForShowsTheShareAlone) {
+  give(1000);
+  const Folder other;
+  write_guard_files(other.path(), limits_for({{machine_.uuid(0), 5000 * kMiB, 0, false, kContext}}));
+  Probe mine = probe();
+  Probe stranger(other.path(), HEDDLE_SIM_LIBRARIES, {});
+  for (Probe* p : {&mine, &stranger}) {
+    ASSERT_EQ(p->code("init"), kOk);
+    ASSERT_EQ(p->code("ctx 0"), kOk);
+    ASSERT_EQ(p->code("stream"), kOk);
+    ASSERT_EQ(p->code("kernel 2000"), kOk);
+  }
+  ASSERT_EQ(mine.code("alloc 104857600"), kOk);
+  ASSERT_EQ(stranger.code("alloc 4194304000"), kOk);
+  mine.send("run 300 4");
+  ASSERT_EQ(stranger.tell("run 300 4").at(0), kOk);
+  ASSERT_EQ(mine.receive().at(0), kOk);
+  const int64_t held = kContext + 100 * kMiB;
+  EXPECT_EQ(mine.tell("smi 0"), (std::vector<int64_t>{1000 * kMiB, held, held, 1, mine.pid(), 1, mine.pid()}));
+  const auto theirs = stranger.tell("smi 0");
+  ASSERT_GT(theirs.size(), 4u);
+  EXPECT_EQ(theirs[1], kContext + 4000 * kMiB);
+  EXPECT_EQ(std::vector<int64_t>(theirs.begin() + 3, theirs.end()),
+            (std::vector<int64_t>{1, stranger.pid(), 1, stranger.pid()}));
+  Probe::Setup bare;
+  bare.guarded = false;
+  Probe operators(folder_.path(), HEDDLE_SIM_LIBRARIES, bare);
+  const auto all = operators.tell("smi 0");
+  ASSERT_GT(all.size(), 3u);
+  EXPECT_EQ(all[3], 2) << "without the guard both are seen";
+}
+
 TEST_F(LeaksTest, APoolThatIsDestroyedInUseIsChargedUntilItsMemoryIsBack) {
   give(2000);
   Probe p = probe();

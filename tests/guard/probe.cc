@@ -478,6 +478,7 @@ std::string obey(const std::string& line) {
   }
   if (verb == "holders") return holders(words);
   if (verb == "nvml") return nvml_info(words);
+  if (verb == "smi") return smi(words);
   if (verb == "kernel") return load_kernel(words);
   if (verb == "launch") return say(launch_once());
   if (verb == "run") return run_for(words);

@@ -90,9 +90,10 @@ T take(Words& words) {
   return value;
 }
 
-// "pools <n> <bytes>", "exec", "interrupt <bytes> <launches>": see each.
+// "pools <n> <bytes>", "exec", "interrupt <bytes> <launches>", "smi <card>": see each.
 std::string many_pools(Words& words);
 std::string replace_self();
 std::string interrupt(Words& words);
+std::string smi(Words& words);
 
 }  // namespace probe

@@ -167,6 +167,12 @@ extern "C" CUresult cuGetProcAddress_v2_ptsz(const char* symbol, void** function
   NVML(nvmlDeviceGetGraphicsRunningProcesses_v3)   \
   NVML(nvmlDeviceGetMPSComputeRunningProcesses)    \
   NVML(nvmlDeviceGetMPSComputeRunningProcesses_v2) \
-  NVML(nvmlDeviceGetMPSComputeRunningProcesses_v3)
+  NVML(nvmlDeviceGetMPSComputeRunningProcesses_v3) \
+  NVML(nvmlDeviceGetRunningProcessDetailList)      \
+  NVML(nvmlDeviceGetProcessUtilization)            \
+  NVML(nvmlDeviceGetProcessesUtilizationInfo)      \
+  NVML(nvmlDeviceGetAccountingPids)                \
+  NVML(nvmlDeviceGetAccountingStats)               \
+  NVML(nvmlDeviceGetBAR1MemoryInfo)
 
 #define HEDDLE_NVML_CALLS(CALL) CALL(nvmlDeviceGetUUID)

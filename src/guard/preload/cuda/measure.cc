@@ -63,15 +63,20 @@ bool account_device(Account& account, int rule) {
   return account.devices[rule] != nullptr;
 }
 
+uint32_t host_pid_of(const heddle_guard_slot& slot) {
+  const uint64_t owner = ledger::load(slot.owner);
+  if (ledger::owner_namespace(owner) == kFirstPidNamespace) return ledger::owner_pid(owner);
+  // Of this process only: the agent writes it together with the start time that it meant.
+  const uint64_t written = ledger::load(slot.host_pid);
+  return static_cast<uint32_t>(written) == static_cast<uint32_t>(ledger::load(slot.start_time))
+             ? static_cast<uint32_t>(written >> 32)
+             : 0;
+}
+
 uint32_t host_pid() {
   if (own_pid_namespace() == kFirstPidNamespace) return own_pid();
   const heddle_guard_slot* slot = own_slot();
-  if (slot == nullptr) return 0;
-  // Of this process only: the agent writes it together with the start time that it meant.
-  const uint64_t written = ledger::load(slot->host_pid);
-  return static_cast<uint32_t>(written) == static_cast<uint32_t>(ledger::load(slot->start_time))
-             ? static_cast<uint32_t>(written >> 32)
-             : 0;
+  return slot != nullptr ? host_pid_of(*slot) : 0;
 }
 
 ProcessList::~ProcessList() {

@@ -36,6 +36,8 @@ bool account_device(Account& account, int rule);
 
 // Our pid as the vendor's account has it, as far as that can be known here; 0: it cannot.
 uint32_t host_pid();
+// That of the process that a slot belongs to.
+uint32_t host_pid_of(const heddle_guard_slot& slot);
 
 // The turn of one process of the tenant at a time, and of one thread of it, to make a context on a rule's device while
 // nobody knows what one takes there; the others wait, and know it then. Ends with the object, and with its process: who
