@@ -110,6 +110,8 @@ TEST_F(GuardTest, DlsymMeansWhatItMeant) {
   EXPECT_EQ(p.tell("dlsym-default nvmlDeviceGetMemoryInfo"), absent);
   EXPECT_EQ(p.code("init"), kOk);
   EXPECT_EQ(p.code("dlsym-default cuMemAlloc_v2"), 1);
+  EXPECT_EQ(p.tell("dlsym-default cuMemCreate"), absent) << "this driver has none";
+  EXPECT_EQ(p.tell("dlsym-default nvmlDeviceGetMemoryInfo"), absent) << "its library is not loaded";
 }
 
 TEST_F(GuardTest, TheNextObjectIsTheCallersNext) {

@@ -25,18 +25,26 @@ bool same_object(const void* a, const void* b) {
   return heddle::guard::object_of(a, &x) && heddle::guard::object_of(b, &y) && x.dynamic == y.dynamic;
 }
 
+// True when the library of the vendor that is loaded has the name: ours has those of every version of it.
+bool offers(const Library& library, const char* name) {
+  LoadedObject object;
+  return library.loaded() && heddle::guard::find_object(library.soname, nullptr, &object) &&
+         heddle::guard::find_symbol(object, name) != nullptr;
+}
+
 // What the program may have for `hook`, when the real lookup answered `real`. `behind()` is the same lookup among the
 // objects behind us.
 template <typename Behind>
-void* answer(void* real, void* hook, const Library& library, Behind behind) {
+void* answer(const char* name, void* real, void* hook, const Library& library, Behind behind) {
   if (real == nullptr) return nullptr;
   LoadedObject owner;
   if (!heddle::guard::object_of(real, &owner)) return real;
   if (heddle::guard::begins_with(heddle::guard::name_of(owner), library.soname)) return library.loaded() ? hook : real;
-  // Found in the global scope, where we come first: an answer only if there is a driver behind us.
-  // Where there is none the lookup has to fail as it does without us, with a text for dlerror(): programs read it.
+  // Found in the global scope, where we come first: an answer only if there is a driver behind us that has it.
+  // Where there is none the lookup has to fail as it does without us, with a text for dlerror(): programs read it, and
+  // tell by it what the driver can do.
   if (same_object(real, reinterpret_cast<const void*>(&same_object))) {
-    return library.loaded() ? hook : behind();
+    return offers(library, name) ? hook : behind();
   }
   return real;
 }
@@ -74,8 +82,9 @@ bool refuse(const char* name, LookUp look_up) {
 void* answer_entry(void* real, void* entry) {
   LoadedObject owner;
   if (real == nullptr || !heddle::guard::object_of(real, &owner)) return real;
-  const char* name = heddle::guard::name_of(owner);
-  const bool libc = heddle::guard::begins_with(name, "libc.so.") || heddle::guard::begins_with(name, "libdl.so.");
+  const char* owner_name = heddle::guard::name_of(owner);
+  const bool libc =
+      heddle::guard::begins_with(owner_name, "libc.so.") || heddle::guard::begins_with(owner_name, "libdl.so.");
   return libc ? entry : real;
 }
 
@@ -88,7 +97,8 @@ __attribute__((visibility("hidden"), used)) Decision heddle_guard_dlsym(void* ha
   if (real == nullptr) return {nullptr, 0};
   const Library* library = nullptr;
   void* hook = name != nullptr ? heddle::guard::vendor::hook_of_name(name, &library) : nullptr;
-  if (hook != nullptr) return {answer(real(handle, name), hook, *library, [&] { return real(RTLD_NEXT, name); }), 0};
+  if (hook != nullptr)
+    return {answer(name, real(handle, name), hook, *library, [&] { return real(RTLD_NEXT, name); }), 0};
   void* entry = name != nullptr && handle != RTLD_NEXT ? entry_of_name(name) : nullptr;
   if (entry != nullptr) return {answer_entry(real(handle, name), entry), 0};
   // The failing lookup leaves the text for dlerror().
@@ -103,7 +113,8 @@ __attribute__((visibility("hidden"), used)) Decision heddle_guard_dlvsym(void* h
   const Library* library = nullptr;
   void* hook = name != nullptr ? heddle::guard::vendor::hook_of_name(name, &library) : nullptr;
   if (hook != nullptr)
-    return {answer(real(handle, name, version), hook, *library, [&] { return real(RTLD_NEXT, name, version); }), 0};
+    return {answer(name, real(handle, name, version), hook, *library, [&] { return real(RTLD_NEXT, name, version); }),
+            0};
   void* entry = name != nullptr && handle != RTLD_NEXT ? entry_of_name(name) : nullptr;
   if (entry != nullptr) return {answer_entry(real(handle, name, version), entry), 0};
   if (name != nullptr && refuse(name, [&] { return real(handle, name, version); }))
