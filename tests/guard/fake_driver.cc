@@ -65,6 +65,13 @@ CUresult wait_for_work() {
 
 bool capturing = false;
 size_t captured_nodes = 0;
+int launches = 0;
+
+CUresult launched() {
+  if (capturing) ++captured_nodes;
+  ++launches;
+  return CUDA_SUCCESS;
+}
 
 uint64_t allocate_locked(Card& c, uint64_t bytes) {
   if (bytes >= kBlock / 2) {
@@ -209,6 +216,9 @@ API int fake_wait_for_free() {
   card().slow_changed.wait(lock, [] { return card().slow == Card::Slow::kHalfway; });
   return 0;
 }
+API int fake_launches() {
+  return launches;
+}
 API int fake_hold_work() {
   const std::lock_guard lock(work().mutex);
   work().held = true;
@@ -258,7 +268,10 @@ API CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph, unsigned lo
   return CUDA_SUCCESS;
 }
 API CUresult cuGraphLaunch(CUgraphExec, CUstream) {
-  return CUDA_SUCCESS;
+  return launched();
+}
+API CUresult cuGraphLaunch_ptsz(CUgraphExec, CUstream) {
+  return launched();
 }
 API CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
   *status = capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
@@ -291,8 +304,37 @@ API CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char*) {
 }
 API CUresult cuLaunchKernel(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
                             unsigned int, unsigned int, CUstream, void**, void**) {
-  if (capturing) ++captured_nodes;
-  return CUDA_SUCCESS;
+  return launched();
+}
+API CUresult cuLaunchKernel_ptsz(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
+                                 unsigned int, unsigned int, CUstream, void**, void**) {
+  return launched();
+}
+API CUresult cuLaunchKernelEx(const CUlaunchConfig*, CUfunction, void**, void**) {
+  return launched();
+}
+API CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig*, CUfunction, void**, void**) {
+  return launched();
+}
+API CUresult cuLaunchCooperativeKernel(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
+                                       unsigned int, unsigned int, CUstream, void**) {
+  return launched();
+}
+API CUresult cuLaunchCooperativeKernel_ptsz(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
+                                            unsigned int, unsigned int, unsigned int, CUstream, void**) {
+  return launched();
+}
+API CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS*, unsigned int, unsigned int) {
+  return launched();
+}
+API CUresult cuLaunch(CUfunction) {
+  return launched();
+}
+API CUresult cuLaunchGrid(CUfunction, int, int) {
+  return launched();
+}
+API CUresult cuLaunchGridAsync(CUfunction, int, int, CUstream) {
+  return launched();
 }
 API CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_t,
                                  CUdriverProcAddressQueryResult* status) {

@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <set>
@@ -38,16 +40,25 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-TEST(Library, NeedsTheCLibraryAlone) {
-  for (const std::string& line : lines_of(output_of("readelf -dW " HEDDLE_GUARD_LIBRARY))) {
+// The library of one vendor: some of what it interposes, and how the names of that vendor begin.
+struct Vendor {
+  std::string library;
+  std::vector<std::string> names;
+  std::vector<std::string> prefixes;
+};
+
+class Library : public testing::TestWithParam<Vendor> {};
+
+TEST_P(Library, NeedsTheCLibraryAlone) {
+  for (const std::string& line : lines_of(output_of("readelf -dW " + GetParam().library))) {
     if (line.find("(NEEDED)") == std::string::npos) continue;
     const bool known = line.find("[libc.so.6]") != std::string::npos || line.find("[ld-linux") != std::string::npos;
     EXPECT_TRUE(known) << line;
   }
 }
 
-TEST(Library, RunsWithGlibc217) {
-  const std::string text = output_of("readelf --dyn-syms -W " HEDDLE_GUARD_LIBRARY);
+TEST_P(Library, RunsWithGlibc217) {
+  const std::string text = output_of("readelf --dyn-syms -W " + GetParam().library);
   size_t found = 0;
   for (size_t at = text.find("@GLIBC_2."); at != std::string::npos; at = text.find("@GLIBC_2.", at + 1)) {
     ++found;
@@ -56,24 +67,32 @@ TEST(Library, RunsWithGlibc217) {
   EXPECT_GT(found, 5u);
 }
 
-// Every name that is visible is either dlsym, dlvsym, dlopen or an entry point of a vendor's library that the simulated
-// one, made from the vendor's header, has as well.
-TEST(Library, ShowsOnlyWhatItInterposes) {
+// Every name that is visible is either dlsym, dlvsym, dlopen or an entry point of a vendor's library.
+TEST_P(Library, ShowsOnlyWhatItInterposes) {
   std::set<std::string> ours;
-  for (const std::string& line : lines_of(output_of("nm -D --defined-only " HEDDLE_GUARD_LIBRARY))) {
+  for (const std::string& line : lines_of(output_of("nm -D --defined-only " + GetParam().library))) {
     ours.insert(line.substr(line.rfind(' ') + 1));
   }
-  EXPECT_TRUE(ours.contains("dlsym"));
-  EXPECT_TRUE(ours.contains("dlvsym"));
-  for (const char* name : {"cuMemAlloc_v2", "cuMemAllocAsync_ptsz", "cuLaunchKernel_ptsz", "cuGetProcAddress_v2",
-                           "cuGraphLaunch_ptsz", "cuMemCreate", "nvmlDeviceGetMemoryInfo_v2"}) {
-    EXPECT_TRUE(ours.contains(name)) << name;
-  }
+  for (const char* name : {"dlsym", "dlvsym", "dlopen"}) EXPECT_EQ(ours.erase(name), 1u) << name;
+  for (const std::string& name : GetParam().names) EXPECT_TRUE(ours.contains(name)) << name;
   for (const std::string& name : ours) {
-    const bool vendor = name.rfind("cu", 0) == 0 || name.rfind("nvmlDeviceGet", 0) == 0;
-    EXPECT_TRUE(vendor || name == "dlsym" || name == "dlvsym" || name == "dlopen") << name;
+    const auto& prefixes = GetParam().prefixes;
+    EXPECT_TRUE(std::any_of(prefixes.begin(), prefixes.end(), [&](const auto& one) { return name.starts_with(one); }))
+        << name;
   }
 }
+
+const Vendor kVendors[] = {
+    {HEDDLE_GUARD_LIBRARY,
+     {"cuMemAlloc_v2", "cuMemAllocAsync_ptsz", "cuLaunchKernel_ptsz", "cuGetProcAddress_v2", "cuGraphLaunch_ptsz",
+      "cuMemCreate", "nvmlDeviceGetMemoryInfo_v2"},
+     {"cu", "nvmlDeviceGet"}},
+    {ASCEND_GUARD,
+     {"aclrtMalloc", "aclrtLaunchKernel", "aclrtGetMemInfo", "rtMalloc", "rtKernelLaunch"},
+     {"acl", "rt"}},
+};
+INSTANTIATE_TEST_SUITE_P(Vendors, Library, testing::ValuesIn(kVendors),
+                         [](const auto& vendor) { return std::string(vendor.index == 0 ? "Cuda" : "Ascend"); });
 
 class GuardTest : public testing::Test {
  protected:
@@ -371,6 +390,31 @@ TEST_F(GuardTest, ACaptureHoldsTheProgramsOwnLaunchesAndNothingElse) {
   ASSERT_EQ(answer.size(), 4u);
   EXPECT_EQ(answer[0], kOk);
   EXPECT_EQ(answer[1], 50);
+}
+
+// A hook without its gate would launch all the same, and nothing would be charged.
+TEST_F(GuardTest, EveryWayOfLaunchingPassesTheGate) {
+  give(100, 30);
+  Probe p = probe();
+  for (const char* line : {"init", "ctx 0", "stream", "kernel 1"}) ASSERT_EQ(p.code(line), kOk) << line;
+  const auto charged_ns = [&] {
+    const std::string content = read_file(folder_.path("usage")).value();
+    int64_t clock = 0;
+    std::memcpy(&clock, content.data() + offsetof(heddle_guard_usage, devices[0].virtual_ns), sizeof(clock));
+    return clock;
+  };
+  int ways = 0;
+  for (const std::string& line : lines_of(read_file(GUARD_CLASSES).value())) {
+    const std::string name = line.substr(0, line.find(' '));
+    if (line != name + " launch hooked") continue;
+    const int64_t before = charged_ns();
+    EXPECT_EQ(p.code("launch-as " + name), kOk) << name;
+    EXPECT_GT(charged_ns(), before) << name;
+    ++ways;
+    EXPECT_EQ(p.code("call fake_launches"), ways) << name;
+    EXPECT_EQ(read_usage(folder_.path("usage"))->launches, ways) << name;
+  }
+  EXPECT_GE(ways, 12);
 }
 
 // Work behind something that this very thread does next: launches must come back from the guard before it is done.

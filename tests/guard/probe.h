@@ -95,5 +95,6 @@ std::string many_pools(Words& words);
 std::string replace_self();
 std::string interrupt(Words& words);
 std::string smi(Words& words);
+std::string launch_as(Words& words);
 
 }  // namespace probe
