@@ -13,43 +13,53 @@ constexpr int64_t kRebase = 8000000000;  // from here on elapsed times lose prec
 constexpr int64_t kRetry = 10000000;
 constexpr int64_t kPatience = 20000000;
 constexpr int64_t kPoll = 20000;
+constexpr int64_t kPrompt = 50000;
 
-// Waits for an event on a stream that had nothing to do. False: not reached so soon, as when the context is not on the
-// device or somebody just gave the stream something to wait for.
-bool reached_soon(void* event) {
-  const int64_t until = now_ns() + kPatience;
-  for (;;) {
+// When an event was reached: not before `from`, and by `to`. False: not so soon.
+struct Moment {
+  bool known;
+  int64_t from, to;
+};
+
+// Waits for an event on a stream that had nothing to do. It may be late all the same, as when the context is not on the
+// device or somebody just gave the stream something to wait for. First without a sleep, from which a busy machine
+// wakes nobody in time.
+Moment reached_soon(void* event, int64_t recorded) {
+  constexpr int kSpins = 100;
+  Moment moment{false, recorded, recorded};
+  for (int i = 0;; ++i) {
     const device_clock::Reached reached = device_clock::query(event);
-    if (reached != device_clock::Reached::kNo) return reached == device_clock::Reached::kYes;
-    if (now_ns() >= until) return false;
-    sleep_ns(kPoll);
+    const int64_t now = now_ns();
+    if (reached != device_clock::Reached::kNo) return {reached == device_clock::Reached::kYes, moment.from, now};
+    if (now - recorded >= kPatience) return moment;
+    moment.from = now;
+    if (i >= kSpins || now - recorded > 2 * kPrompt) sleep_ns(kPoll);
   }
 }
 
-// The clock of the device against ours: an event that has just been reached. Once more where that took long: this
-// thread was not run for a while, perhaps, and then nobody knows when it was reached; a base that is late would put all
-// intervals of this process into the future, where they make those of others free.
+// The clock of the device against ours: an event that has just been reached. Again where that took long: this thread
+// was not run for a while, perhaps, and then nobody knows when it was reached. A base that is wrong by more than a
+// kernel makes the intervals of this process, or those of the tenant's others, look like time that was charged already.
 bool set_base(EventContext& context, void* stream, bool per_thread) {
-  constexpr int64_t kPrompt = 200000;
   constexpr int kTries = 5;
   if (device_clock::query_stream(stream, per_thread) != device_clock::Reached::kYes) return false;
-  void* base = take_event(context);  // the one there is stays good until this one was reached
-  int64_t base_ns = 0;
+  void* event = take_event(context);  // the base there is stays good until another was reached
   for (int i = 0; i < kTries; ++i) {
     const int64_t before = now_ns();
-    if (!record_event(base, stream, per_thread) || !reached_soon(base)) {
-      put_event(context, base);
-      return false;
-    }
-    const int64_t after = now_ns();
-    // It is reached when it is recorded; what comes later is our own waking up.
-    base_ns = after - before < kPrompt ? before : after;
-    if (after - before < kPrompt) break;
+    if (!record_event(event, stream, per_thread)) break;
+    const Moment moment = reached_soon(event, before);
+    if (!moment.known) break;
+    const int64_t unsure = moment.to - moment.from;
+    if (context.base != nullptr && i != 0 && unsure >= context.unsure_ns) continue;
+    void* other = context.base;
+    context.base = event;
+    context.base_ns = moment.from;
+    context.unsure_ns = unsure;
+    event = other != nullptr ? other : take_event(context);
+    if (unsure <= kPrompt) break;
   }
-  put_event(context, context.base);
-  context.base = base;
-  context.base_ns = base_ns;
-  return true;
+  put_event(context, event);
+  return context.base != nullptr && context.unsure_ns <= kPrompt;
 }
 
 }  // namespace
@@ -80,7 +90,8 @@ EventContext* event_context_of(EventContext (&contexts)[kMostContexts], uint64_t
 }
 
 void compare_clocks(EventContext& context, void* stream, bool per_thread, bool in_use, int64_t now) {
-  if (context.base != nullptr && (in_use || now - context.base_ns <= kRebase)) return;
+  const bool good = context.unsure_ns <= kPrompt && now - context.base_ns <= kRebase;
+  if (context.base != nullptr && (in_use || good)) return;
   if (now < context.next_try_ns) return;
   if (!set_base(context, stream, per_thread)) context.next_try_ns = now_ns() + kRetry;
 }

@@ -14,6 +14,7 @@ struct EventContext {
   uint64_t handle;  // 0: free
   void* base;       // reached at base_ns of our clock; null: the two clocks were not compared yet
   int64_t base_ns;
+  int64_t unsure_ns;    // so much later it may have been reached
   int64_t next_try_ns;  // of comparing them
   uint32_t free_count;
   void* free_events[kMostEvents];
@@ -27,8 +28,9 @@ void put_event(EventContext& context, void* event);
 
 // That of the calling thread; null: there is none, or all places are taken.
 EventContext* event_context_of(EventContext (&contexts)[kMostContexts], uint64_t handle);
-// Compares the clocks where that was not done yet, and again where it was long ago (elapsed times are floats) and
-// nothing is `in_use` that was measured by it. Only where the stream has nothing left to do: it is never waited for.
+// Compares the clocks where that was not done yet, and again where it was long ago (elapsed times are floats) or not
+// exact, and nothing is `in_use` that was measured by it. Only where the stream has nothing left to do: it is never
+// waited for.
 void compare_clocks(EventContext& context, void* stream, bool per_thread, bool in_use, int64_t now);
 
 }  // namespace heddle::guard
