@@ -46,6 +46,7 @@ struct Raw {
   int64_t slack_mib = 256;
   int64_t context_mib = 0;
   bool plain_usage = false;
+  std::vector<std::string> make_partitions;
 };
 
 void add_driver_options(CLI::App& app, Flags& flags) {
@@ -112,6 +113,12 @@ void add_options(CLI::App& app, Flags& flags, Raw& raw) {
       "--mps-shm", agent.preparer.mps_shm,
       "Folder of that daemon's shared memory, mounted to /dev/shm of such containers; empty: they are in the "
       "node's IPC namespace");
+  app.add_option(
+         "--make-partitions", raw.make_partitions,
+         "Vendors whose cards are cut for claims: ascend (vNPUs), nvidia (MIG instances of cards whose MIG mode "
+         "is on); separated by commas. Each partition is made when its claim is prepared and removed after it")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"ascend", "nvidia"}));
   app.add_flag("--strict-shares", agent.strict_shares,
                "Lend nothing of a card's time: no share is exceeded, even while the others are idle");
   app.add_option("--log-level", flags.log_level, "debug, info, warning or error")->capture_default_str();
@@ -129,6 +136,7 @@ void complete(Flags& flags, const Raw& raw) {
   agent.supervisor.policy = raw.policy == "enforce" ? Policy::kEnforce : Policy::kReport;
   agent.supervisor.slack_bytes = raw.slack_mib << 20;
   agent.preparer.context_bytes = raw.context_mib << 20;
+  agent.make_partitions.insert(raw.make_partitions.begin(), raw.make_partitions.end());
   agent.supervise_interval = Duration{static_cast<int64_t>(raw.interval_seconds * 1e9)};
   agent.preparer.usage = raw.plain_usage ? UsageKind::kPlain : UsageKind::kTmpfs;
   if (agent.preparer.guard_library.empty()) {

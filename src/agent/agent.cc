@@ -20,6 +20,7 @@
 #include "agent/mps.h"
 #include "agent/names.h"
 #include "agent/node_view.h"
+#include "agent/offer.h"
 #include "agent/publisher.h"
 #include "base/file.h"
 #include "base/prometheus.h"
@@ -80,11 +81,24 @@ class Agent {
         clock_(clock),
         log_(log),
         source_(options.workers, options.preparer.state_dir, clock),
-        events_(client, clock, options.node_name, log) {}
+        events_(client, clock, options.node_name, log),
+        maker_(std::make_shared<PartitionMaker>(PartitionPorts{
+            [this](const auto& vendor, const auto& order, const auto& taken) {
+              return source_.place_partition(vendor, order, taken);
+            },
+            [this](const auto& vendor, const auto& order) { return source_.make_partition(vendor, order); },
+            [this](const auto& vendor, const auto& order) { return source_.drop_partition(vendor, order); }})) {}
 
   Result<void> run(const std::function<void()>& wait_for_stop) {
     HEDDLE_CHECK_OK(make_directories(options_.preparer.state_dir, 0755));
-    HEDDLE_TRY(preparer_, Preparer::open(options_.preparer, log_));
+    PreparerOptions preparing = options_.preparer;
+    preparing.partitions = maker_;
+    HEDDLE_TRY(preparer_, Preparer::open(std::move(preparing), log_));
+    // Also of no use any more, what claims have of it stays.
+    const std::vector<ClaimRecord> records = preparer_->records();
+    if (!options_.make_partitions.empty() || std::ranges::any_of(records, has_made)) {
+      HEDDLE_TRY(catalog_, catalog::Catalog::built_in());
+    }
     source_.refresh();
     preparer_->repair_all();
     view_ = std::make_unique<NodeView>(options_.node_name, client_, log_);
@@ -141,8 +155,15 @@ class Agent {
     if (!known || !state.node || !state.slices_synced) {
       return fail(Code::kUnavailable, "the agent does not know yet who else uses the cards of this node");
     }
-    const std::vector<vendors::Card> cards = source_.cards();
-    return NodeCards{options_.node_name, cards, foreign(cards, state)};
+    Offer now = offer();
+    std::map<std::string, std::string> owners = foreign(now.cards, state);
+    return NodeCards{options_.node_name, std::move(now.cards), std::move(owners), std::move(now.parts)};
+  }
+
+  Offer offer() const {
+    std::vector<vendors::Card> cards = with_mps(source_.cards(), mps_pipe());
+    if (!catalog_) return {std::move(cards), {}};
+    return offer_of(*catalog_, options_.make_partitions, std::move(cards), preparer_->records());
   }
 
   // The watch may be behind the kubelet: a pod that it does not know yet is read.
@@ -301,7 +322,10 @@ class Agent {
 
   // What was found, and what of it cannot be offered: once, and again when it changes. Of the supervising thread.
   void tell_discovery() {
-    for (const vendors::VendorSnapshot& of : source_.by_vendor()) tell_discovery(of.vendor, of.snapshot.inventory);
+    const Offer now = offer();
+    for (const vendors::VendorSnapshot& of : source_.by_vendor()) {
+      tell_discovery(of.vendor, as_offered(of.snapshot.inventory, now));
+    }
   }
 
   void tell_discovery(const std::string& vendor, const vendors::Inventory& inventory) {
@@ -440,9 +464,13 @@ class Agent {
   void update_health() {
     std::vector<DeviceHealth> devices;
     const int64_t now = clock_.now().unix_nanos / 1'000'000'000;
-    for (const vendors::Card& card : source_.cards()) {
-      devices.push_back(
-          {pool_name(options_.node_name, card.vendor), device_name(card), card.healthy, card.health_message, now});
+    const auto add = [&](const vendors::Card& card, const std::string& device) {
+      devices.push_back({pool_name(options_.node_name, card.vendor), device, card.healthy, card.health_message, now});
+    };
+    const Offer offered = offer();
+    for (const vendors::Card& card : offered.cards) add(card, device_name(card));
+    for (const Parts& parts : offered.parts) {
+      for (const model::Device& part : parts.devices) add(parts.card, part.name);
     }
     health_.set(std::move(devices));
   }
@@ -453,9 +481,9 @@ class Agent {
   }
 
   std::string fingerprint(const NodeState& state) const {
-    const std::vector<vendors::Card> cards = with_mps(source_.cards(), mps_pipe());
+    const Offer now = offer();
     std::string text = looked_ ? "looked" : "";
-    for (const model::ResourceSlice& slice : desired_slices({"", ""}, cards, foreign(cards, state))) {
+    for (const model::ResourceSlice& slice : offered_slices({"", ""}, now, foreign(now.cards, state))) {
       text += codec::slice_json(slice);
     }
     return text;
@@ -471,10 +499,10 @@ class Agent {
       const NodeState state = view_->state();
       // Nothing is offered before it is known who else uses the cards.
       if (!state.node || !state.slices_synced || !looked_) continue;
-      const std::vector<vendors::Card> cards = with_mps(source_.cards(), mps_pipe());
+      const Offer now = offer();
       std::vector<model::ResourceSlice> own = state.slices;
       std::erase_if(own, [](const model::ResourceSlice& slice) { return slice.driver != kDriver; });
-      done = publisher.reconcile(desired_slices(*state.node, cards, foreign(cards, state)), own);
+      done = publisher.reconcile(offered_slices(*state.node, now, foreign(now.cards, state)), own);
       slice_writes_ = publisher.writes();
       if (!done) {
         std::unique_lock lock(mutex_);
@@ -487,6 +515,11 @@ class Agent {
     MetricsInput input;
     input.node = options_.node_name;
     input.vendors = source_.by_vendor();
+    const Offer now = offer();
+    for (vendors::VendorSnapshot& of : input.vendors) {
+      of.snapshot.inventory = as_offered(std::move(of.snapshot.inventory), now);
+    }
+    input.partitions = maker_->counts();
     for (const ClaimAccount& account : accounts()) {
       input.claims.push_back(account.claim);
       input.charged.push_back(charged(account));
@@ -535,6 +568,8 @@ class Agent {
   std::map<std::string, std::pair<size_t, std::vector<std::string>>> discovery_told_;  // by vendor
   EventWriter events_;
   HealthBoard health_;
+  const std::shared_ptr<PartitionMaker> maker_;
+  std::optional<catalog::Catalog> catalog_;  // where partitions are made, or were
   std::unique_ptr<Preparer> preparer_;
   std::unique_ptr<NodeView> view_;
   std::unique_ptr<ClaimService> claims_;

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "agent/dra_server.h"
 #include "agent/preparer.h"
@@ -23,7 +25,8 @@ struct AgentOptions {
   std::vector<vendors::VendorWorker> workers;
   std::string metrics_address;  // empty: no metrics
   uint16_t metrics_port = 8081;
-  bool strict_shares = false;  // nothing of a card's time is lent
+  bool strict_shares = false;             // nothing of a card's time is lent
+  std::set<std::string> make_partitions;  // vendors whose cards are cut into hard partitions when claims ask for them
   std::string proc = "/proc";
   bool in_pod = false;  // then the host's pid namespace is needed
 };

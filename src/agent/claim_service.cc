@@ -34,22 +34,52 @@ Result<int64_t> consumed(const model::DeviceResult& result, const std::string& n
   return *value;
 }
 
-Result<const vendors::Card*> card_of(const model::DeviceResult& result, const NodeCards& node) {
-  const auto card = std::ranges::find_if(node.cards, [&](const vendors::Card& entry) {
-    return device_name(entry) == result.device && pool_name(node.node, entry.vendor) == result.pool;
-  });
-  if (card == node.cards.end()) {
-    return fail(Code::kNotFound,
-                fmt::format("node {} has no device {} in pool {}", node.node, result.device, result.pool));
+// What an allocated device is here: a card or partition that exists, or a partition of a card that is made for it.
+struct Offered {
+  const vendors::Card* card = nullptr;
+  const Parts* parts = nullptr;
+  const model::Device* part = nullptr;
+};
+
+Result<Offered> find_offered(const model::DeviceResult& result, const NodeCards& node) {
+  for (const vendors::Card& card : node.cards) {
+    if (device_name(card) == result.device && pool_name(node.node, card.vendor) == result.pool) return Offered{&card};
   }
-  return &*card;
+  for (const Parts& parts : node.parts) {
+    if (pool_name(node.node, parts.card.vendor) != result.pool) continue;
+    const auto part = std::ranges::find(parts.devices, result.device, &model::Device::name);
+    if (part != parts.devices.end()) return Offered{&parts.card, &parts, &*part};
+  }
+  return fail(Code::kNotFound,
+              fmt::format("node {} has no device {} in pool {}", node.node, result.device, result.pool));
+}
+
+MadePartition made_partition(const Offered& offered) {
+  MadePartition made;
+  made.order.parent_uuid = offered.card->uuid;
+  const auto& attributes = offered.part->attributes;
+  if (const auto profile = attributes.find("profile"); profile != attributes.end()) {
+    if (const auto* name = std::get_if<std::string>(&profile->second)) made.order.profile = *name;
+  }
+  if (const auto place = attributes.find("placement"); place != attributes.end()) {
+    if (const auto* start = std::get_if<int64_t>(&place->second)) made.order.place = *start;
+  }
+  const auto& totals = offered.parts->counters.counters;
+  for (const model::CounterConsumption& consumption : offered.part->consumes_counters) {
+    for (const auto& [name, use] : consumption.counters) {
+      const auto total = totals.find(name);
+      made.counters[name] = {use.value().value_or(0), total == totals.end() ? 0 : total->second.value().value_or(0)};
+    }
+  }
+  return made;
 }
 
 Result<GrantedDevice> device_grant(const model::DeviceResult& result, const NodeCards& node, bool prepared) {
   if (result.admin_access) {
     return fail(Code::kUnsupported, fmt::format("{}: admin access is not offered by this driver", result.device));
   }
-  HEDDLE_TRY(const vendors::Card* card, card_of(result, node));
+  HEDDLE_TRY(const Offered offered, find_offered(result, node));
+  const vendors::Card* card = offered.card;
   const auto owner = node.foreign.find(card->uuid);
   if (!prepared && owner != node.foreign.end()) {
     return fail(Code::kPermissionDenied,
@@ -63,11 +93,17 @@ Result<GrantedDevice> device_grant(const model::DeviceResult& result, const Node
   device.pool = result.pool;
   device.device = result.device;
   device.share_id = result.share_id;
-  device.card_uuid = card->uuid;
   device.minor = card->minor;
-  device.gpu_instance = card->partition.gpu_instance;
-  device.compute_instance = card->partition.compute_instance;
-  device.card_memory_bytes = grantable_memory(*card);
+  if (offered.part == nullptr) {
+    device.card_uuid = card->uuid;
+    device.gpu_instance = card->partition.gpu_instance;
+    device.compute_instance = card->partition.compute_instance;
+    device.card_memory_bytes = grantable_memory(*card);
+  } else {
+    const auto memory = offered.part->capacity.find("memory");
+    if (memory != offered.part->capacity.end()) device.card_memory_bytes = memory->second.value.value().value_or(0);
+    device.made = made_partition(offered);
+  }
   HEDDLE_TRY(device.memory_bytes, consumed(result, "memory", device.card_memory_bytes));
   HEDDLE_TRY(device.cores, consumed(result, "cores", 100));
   if (device.memory_bytes == 0) return fail(Code::kInvalidArgument, result.device + ": a share without memory");
@@ -103,7 +139,7 @@ Result<int64_t> virtual_memory(int64_t bytes, const vendors::Card& card, const G
     return fail(Code::kUnsupported, fmt::format("{}: cards of {} have none; leave it out", device.device, card.vendor),
                 kField);
   }
-  if (card.is_partition()) {
+  if (device.is_partition()) {
     return fail(Code::kUnsupported,
                 fmt::format("{}: a MIG instance is used as it was cut; leave it out, or ask for a share of a card",
                             device.device),
@@ -130,7 +166,7 @@ Result<void> check_mask(const ClaimRecord& record) {
   if (masked == record.devices.end()) return {};
   const std::vector<GrantedDevice> cards = plan_folder(record).devices;
   for (const GrantedDevice& device : cards) {
-    if (device.gpu_instance >= 0) {
+    if (device.is_partition()) {
       return fail(Code::kUnsupported,
                   fmt::format("{}: a MIG instance has a part of the SMs already; leave it out", device.device),
                   "isolation");
@@ -168,13 +204,13 @@ Result<ClaimRecord> grant_of(const model::ResourceClaim& claim, const std::strin
     device.priority = share.priority.value_or(0);
     device.mps = share.isolation == model::kIsolationMps;
     if (share.virtual_memory) {
-      HEDDLE_TRY(const vendors::Card* card, card_of(result, node));
-      HEDDLE_TRY(device.virtual_bytes, virtual_memory(*share.virtual_memory, *card, device));
+      HEDDLE_TRY(const Offered offered, find_offered(result, node));
+      HEDDLE_TRY(device.virtual_bytes, virtual_memory(*share.virtual_memory, *offered.card, device));
     }
     record.devices.push_back(std::move(device));
   }
   HEDDLE_CHECK_OK(check_mask(record));
-  const auto is_partition = [](const GrantedDevice& device) { return device.gpu_instance >= 0; };
+  const auto is_partition = [](const GrantedDevice& device) { return device.is_partition(); };
   if (std::ranges::any_of(record.devices, is_partition) && !std::ranges::all_of(record.devices, is_partition)) {
     return fail(Code::kUnsupported, fmt::format("claim {} has a partition (MIG instance, vNPU) and a card; a program "
                                                 "uses no card beside one, so ask for them in containers of their own",
@@ -275,7 +311,7 @@ std::vector<ClaimName> ClaimService::drop_ended_claims(const ClaimRecord& wanted
   std::vector<ClaimName> holders;
   for (const ClaimRecord& record : preparer_.records()) {
     const bool shares_card = std::ranges::any_of(record.devices, [&](const GrantedDevice& device) {
-      return std::ranges::find(wanted.devices, device.card_uuid, &GrantedDevice::card_uuid) != wanted.devices.end();
+      return std::ranges::find(wanted.devices, device.hardware(), &GrantedDevice::hardware) != wanted.devices.end();
     });
     if (record.salvaged()) continue;  // nobody can be asked about it
     if (shares_card && record.uid != wanted.uid) holders.push_back({record.name_space, record.name, record.uid});

@@ -10,6 +10,7 @@
 
 #include "agent/preparer.h"
 #include "agent/record.h"
+#include "agent/slices.h"
 #include "base/log.h"
 #include "model/claim.h"
 #include "vendors/vendor.h"
@@ -35,10 +36,11 @@ struct NodeCards {
   std::string node;
   std::vector<vendors::Card> cards;
   std::map<std::string, std::string> foreign;  // uuid -> who else serves it
+  std::vector<Parts> parts = {};               // what is made of them on request
 };
 
 // The grant that an allocation means on this node. Errors: kConflict (other uid), kInvalidArgument (not allocated, not
-// reserved, nothing of ours, another pool), kNotFound (no such card), kUnsupported (admin access; a MIG instance and a
+// reserved, nothing of ours, another pool), kNotFound (no such card), kUnsupported (admin access; a partition and a
 // card in one claim), kPermissionDenied (the card is served by someone else). `prepared`: cards that the claim holds
 // already are not refused for their owner or health.
 Result<ClaimRecord> grant_of(const model::ResourceClaim& claim, const std::string& uid, const NodeCards& node,

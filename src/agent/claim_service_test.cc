@@ -137,6 +137,33 @@ TEST(GrantOf, APartitionIsGrantedWholeAndWithoutCardsBesideIt) {
   EXPECT_EQ(mixed.error().code, Code::kUnsupported);
 }
 
+TEST(GrantOf, APartitionThatIsMadeOnRequestKnowsItsCardItsPlaceAndWhatItTakes) {
+  NodeCards cards = node();
+  Parts parts{cards.cards[0], {"gpu-0", {{"slices", Quantity::from_int(7)}}}, {}, {}};
+  model::Device part;
+  part.name = "gpu-0-1g-5gb-2";
+  part.attributes["profile"] = std::string("1g.5gb");
+  part.attributes["placement"] = int64_t{2};
+  part.capacity["memory"] = {Quantity::bytes(4096 * kMiB), {}};
+  part.consumes_counters.push_back({"gpu-0", {{"slices", Quantity::from_int(1)}}, {}});
+  parts.devices.push_back(part);
+  cards.parts.push_back(parts);
+  model::DeviceResult granted = result("gpu", part.name);
+  granted.consumed_capacity.clear();
+  const auto grant = grant_of(claim({granted}), "uid", cards, false);
+  ASSERT_TRUE(grant) << grant.error().text();
+  const GrantedDevice& device = grant->devices[0];
+  EXPECT_EQ(device.card_uuid, "") << "it is not there yet";
+  EXPECT_EQ(device.memory_bytes, 4096 * kMiB);
+  EXPECT_TRUE(device.whole_card());
+  ASSERT_TRUE(device.made);
+  EXPECT_EQ(device.made->order, (vendors::PartitionOrder{"GPU-0", "1g.5gb", 2}));
+  EXPECT_EQ(device.made->counters.at("slices"), (MadePartition::Counter{1, 7}));
+  EXPECT_EQ(grant_of(claim({granted, result("other", "gpu-0")}), "uid", cards, false).error().code, Code::kUnsupported);
+  cards.foreign["GPU-0"] = "somebody";
+  EXPECT_EQ(grant_of(claim({granted}), "uid", cards, false).error().code, Code::kPermissionDenied);
+}
+
 TEST(GrantOf, ReadsSharesAndWholeCards) {
   model::DeviceResult whole = result("gpu/big", "gpu-0");
   whole.consumed_capacity.clear();

@@ -85,6 +85,16 @@ void write_charges(PrometheusText& text, const MetricsInput& input) {
   }
 }
 
+void write_partitions(PrometheusText& text, const std::map<std::string, PartitionCounts>& counts) {
+  text.family("heddle_agent_partitions_total", "counter",
+              "Hard partitions (vNPUs, MIG instances) made for claims, removed after them, and calls that failed.");
+  for (const auto& [vendor, count] : counts) {
+    text.sample({{"vendor", vendor}, {"result", "made"}}, count.made);
+    text.sample({{"vendor", vendor}, {"result", "removed"}}, count.removed);
+    text.sample({{"vendor", vendor}, {"result", "failed"}}, count.failed);
+  }
+}
+
 }  // namespace
 
 std::string metrics_text(const MetricsInput& input) {
@@ -105,6 +115,7 @@ std::string metrics_text(const MetricsInput& input) {
   write_cards(text, all_cards(input.vendors));
   write_claims(text, input.claims);
   write_charges(text, input);
+  write_partitions(text, input.partitions);
   const auto count = [&](Finding::Kind kind) { return std::ranges::count(input.findings, kind, &Finding::kind); };
   text.family("heddle_agent_ungranted_processes", "gauge", "Processes on a card outside what was granted, now.");
   text.sample({{"reason", "ungranted"}}, count(Finding::Kind::kUngranted));

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "agent/account.h"
+#include "agent/partition_maker.h"
 #include "agent/record.h"
 #include "agent/supervise.h"
 #include "vendors/sources.h"
@@ -23,6 +25,7 @@ struct MetricsInput {
   int64_t slice_writes = 0;
   uint64_t api_requests = 0;
   uint64_t api_failures = 0;
+  std::map<std::string, PartitionCounts> partitions = {};  // by vendor
 };
 
 std::string metrics_text(const MetricsInput& input);

@@ -26,14 +26,20 @@ Result<void> check_uid(const std::string& uid) {
   return {};
 }
 
-// "node-1/ascend" -> "ascend". Records of before have pools of NVIDIA's alone.
-std::string vendor_of(const GrantedDevice& device) {
-  const size_t slash = device.pool.rfind('/');
-  return slash == std::string::npos ? "nvidia" : device.pool.substr(slash + 1);
+// Of a partition that is made for the claim, what was chosen and learnt of it when it was made does not count.
+bool same_device(GrantedDevice a, GrantedDevice b) {
+  for (GrantedDevice* device : {&a, &b}) {
+    if (!device->made) continue;
+    device->made->order.place = -1;
+    device->made->counters.clear();
+    device->card_uuid.clear();
+    device->gpu_instance = device->compute_instance = -1;
+  }
+  return a == b;
 }
 
 bool same_cards(const ClaimRecord& a, const ClaimRecord& b) {
-  return a.devices == b.devices;
+  return std::ranges::equal(a.devices, b.devices, same_device);
 }
 
 }  // namespace
@@ -194,8 +200,8 @@ Result<ClaimRecord> Preparer::reserve(ClaimRecord grant) {
                   "claim " + grant.key() + " is prepared with other devices; it must be unprepared first");
     }
     HEDDLE_CHECK_OK(check_capacity(records_, grant));
-    known->devices = grant.devices;
   }
+  known->devices = grant.devices;
   for (const PodReference& pod : grant.pods) {
     if (std::ranges::find(known->pods, pod) == known->pods.end()) known->pods.push_back(pod);
   }
@@ -211,18 +217,72 @@ Result<ClaimRecord> Preparer::prepare(ClaimRecord grant) {
   const std::string uid = grant.uid;
   const std::vector<ClaimRecord> before = records();
   const bool fresh = std::ranges::find(before, uid, &ClaimRecord::uid) == before.end();
-  HEDDLE_TRY(ClaimRecord record, reserve(std::move(grant)));
+  HEDDLE_TRY(ClaimRecord record, place_and_reserve(std::move(grant)));
   Result<void> done = write_record(record);
+  if (done && has_made(record)) {
+    Result<ClaimRecord> made = make_partitions(record);
+    if (made) record = *std::move(made);
+    if (!made) done = tl::unexpected(made.error());
+  }
   if (done) done = materialise(record);
   if (!done) {
-    if (fresh) {  // give the shares back: the kubelet may never come again for this claim
-      (void)remove_files(uid);
-      forget(uid);
-    }
+    if (fresh) give_back(record);  // the kubelet may never come again for this claim
     return tl::unexpected(done.error());
   }
   options_.before_step("answer");
   return record;
+}
+
+void Preparer::give_back(const ClaimRecord& record) {
+  const Result<void> removed = remove_files(record.uid);
+  if (removed || !has_made(record)) return forget(record.uid);
+  // A partition may be left, which counts until the claim is unprepared.
+  log_.warning("a claim that was not prepared left a partition behind",
+               {{"claim", record.key()}, {"why", removed.error().text()}});
+}
+
+Result<ClaimRecord> Preparer::place_and_reserve(ClaimRecord grant) {
+  if (!has_made(grant)) return reserve(std::move(grant));
+  if (options_.partitions == nullptr) return fail(Code::kUnsupported, "no partitions are made here");
+  const std::lock_guard turn(placing_);
+  options_.before_step("place");
+  const std::vector<ClaimRecord> now = records();
+  HEDDLE_TRY(ClaimRecord placed, options_.partitions->with_places(std::move(grant), now, boot_id_));
+  return reserve(std::move(placed));
+}
+
+// The record with the partitions that its devices are, each of which is there then.
+Result<ClaimRecord> Preparer::make_partitions(ClaimRecord record) {
+  if (options_.partitions == nullptr) return fail(Code::kUnsupported, "no partitions are made here");
+  const std::vector<GrantedDevice> before = record.devices;
+  for (GrantedDevice& device : record.devices) {
+    if (!device.made) continue;
+    options_.before_step("make partition");
+    HEDDLE_TRY(device, options_.partitions->make(device));
+  }
+  options_.before_step("partitions made");
+  if (record.devices == before) return record;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = std::ranges::find(records_, record.uid, &ClaimRecord::uid);
+    if (known != records_.end()) known->devices = record.devices;
+  }
+  HEDDLE_CHECK_OK(write_record(record));
+  return record;
+}
+
+Result<void> Preparer::drop_partitions(const std::string& claim_uid) {
+  const std::vector<ClaimRecord> now = records();
+  const auto record = std::ranges::find(now, claim_uid, &ClaimRecord::uid);
+  if (record == now.end() || !has_made(*record)) return {};
+  if (options_.partitions == nullptr) return fail(Code::kUnsupported, "no partitions are taken away here");
+  const auto boot = record->boot_id == boot_id_ ? PartitionMaker::Boot::kSame : PartitionMaker::Boot::kEarlier;
+  for (const GrantedDevice& device : record->devices) {
+    if (!device.made) continue;
+    options_.before_step("drop partition");
+    HEDDLE_CHECK_OK(options_.partitions->drop(device, boot));
+  }
+  return {};
 }
 
 Result<void> Preparer::write_record(const ClaimRecord& record) {
@@ -373,11 +433,12 @@ Result<void> Preparer::remove_files(const std::string& claim_uid) {
   HEDDLE_CHECK_OK(remove_file(cdi_file(options_.cdi_root, claim_uid)));
   const std::string folder = claim_dir(claim_uid);
   const Result<std::vector<std::string>> names = list_directory(folder);
-  if (!names) return {};
+  if (!names) return drop_partitions(claim_uid);
   options_.before_step("remove folders");
   for (const std::string& name : *names) {
     if (name != "claim.json") HEDDLE_CHECK_OK(remove_guard_folder(fmt::format("{}/{}", folder, name)));
   }
+  HEDDLE_CHECK_OK(drop_partitions(claim_uid));
   options_.before_step("remove record");
   return remove_tree(folder);
 }
@@ -412,7 +473,11 @@ void Preparer::repair_all() {
     // It may have been unprepared, or prepared with other devices, since the list was taken.
     const std::vector<ClaimRecord> now = records();
     if (std::ranges::find(now, record) == now.end()) continue;
-    if (const Result<void> done = materialise(record); !done) {
+    const bool made = has_made(record);
+    if (made && record.boot_id != boot_id_) continue;  // made anew when it is prepared again
+    const Result<ClaimRecord> whole = made ? make_partitions(record) : record;
+    const Result<void> done = whole ? materialise(*whole) : tl::unexpected(whole.error());
+    if (!done) {
       log_.warning("a prepared claim cannot be made whole again",
                    {{"claim", record.key()}, {"why", done.error().text()}});
     }

@@ -2,7 +2,8 @@
 // order.
 //
 // Killed at any instruction, a repeated call goes on: each step looks at what is there. The record comes first, so that
-// whatever a claim left behind is found at the next start. Nothing here blocks on a network.
+// whatever a claim left behind is found at the next start; a partition that is made for a claim comes behind it, and
+// goes before it. Nothing here blocks on a network.
 #pragma once
 
 #include <condition_variable>
@@ -19,6 +20,7 @@
 #include "agent/guard_folder.h"
 #include "agent/guard_install.h"
 #include "agent/node_lock.h"
+#include "agent/partition_maker.h"
 #include "agent/record.h"
 #include "base/log.h"
 #include "vendors/injection.h"
@@ -37,6 +39,7 @@ struct PreparerOptions {
   std::string mps_pipe;  // CUDA_MPS_PIPE_DIRECTORY of the node's MPS control daemon, as the node has it; empty: none
   std::string mps_shm;   // its folder of shared memory for containers; empty: they are in the node's IPC namespace
   std::string boot_id_file = "/proc/sys/kernel/random/boot_id";
+  std::shared_ptr<PartitionMaker> partitions;      // none: claims for partitions that have to be made are not prepared
   Duration lock_patience = Duration::seconds(10);  // with another agent of this node
   // Called with the name of each step before it is done; the tests of crashes end the process there.
   std::function<void(std::string_view step)> before_step = [](std::string_view) {};
@@ -51,10 +54,11 @@ class Preparer {
 
   // `grant` without guard_version and boot_id. Repeated: the same result, and what is missing on disk is made again.
   // Errors: kExhausted (the card's shares would exceed it), kConflict (prepared with other devices: Unprepare comes
-  // first), kNotFound (device node or driver files missing), kUnavailable (another agent holds the state folder).
+  // first), kNotFound (device node or driver files missing), kUnavailable (another agent holds the state folder), and
+  // those of PartitionMaker.
   Result<ClaimRecord> prepare(ClaimRecord grant);
 
-  // Also for claims that were never prepared.
+  // Also for claims that were never prepared. Errors: those of PartitionMaker; then the claim still counts.
   Result<void> unprepare(const std::string& claim_uid);
 
   // Makes again what is missing on disk for every record, as after a reboot. Failures are logged.
@@ -76,6 +80,10 @@ class Preparer {
   Result<void> reload_if_changed();
   void note_generation();
   Result<ClaimRecord> reserve(ClaimRecord grant);
+  Result<ClaimRecord> place_and_reserve(ClaimRecord grant);
+  Result<ClaimRecord> make_partitions(ClaimRecord record);
+  Result<void> drop_partitions(const std::string& claim_uid);
+  void give_back(const ClaimRecord& record);
   Result<void> materialise(const ClaimRecord& record);
   Result<void> write_record(const ClaimRecord& record);
   [[nodiscard]] const std::string& guard_library_of(const std::string& vendor) const;
@@ -96,6 +104,7 @@ class Preparer {
   std::map<std::string, GuardVersion> guards_;  // by vendor
   std::string boot_id_;
   mutable std::mutex mutex_;
+  std::mutex placing_;  // from the choice of a partition's place until the record with it counts
   std::condition_variable turn_;
   std::set<std::string> busy_;  // claims with a call under way
   std::vector<ClaimRecord> records_;

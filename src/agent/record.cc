@@ -16,6 +16,26 @@ using nlohmann::json;
 constexpr int kFormat = 1;
 constexpr int64_t kMiB = int64_t{1} << 20;
 
+json made_json(const MadePartition& made) {
+  json counters = json::object();
+  for (const auto& [name, counter] : made.counters) counters[name] = {counter.used, counter.total};
+  return {{"parentUUID", made.order.parent_uuid},
+          {"profile", made.order.profile},
+          {"place", made.order.place},
+          {"counters", std::move(counters)}};
+}
+
+MadePartition made_of(const json& in) {
+  MadePartition made;
+  in.at("parentUUID").get_to(made.order.parent_uuid);
+  in.at("profile").get_to(made.order.profile);
+  in.at("place").get_to(made.order.place);
+  for (const auto& [name, counter] : in.at("counters").items()) {
+    made.counters[name] = {counter.at(0).get<int64_t>(), counter.at(1).get<int64_t>()};
+  }
+  return made;
+}
+
 json device_json(const GrantedDevice& device) {
   json out = {{"request", device.request},
               {"pool", device.pool},
@@ -33,6 +53,7 @@ json device_json(const GrantedDevice& device) {
   if (device.priority != 0) out["priority"] = device.priority;
   if (device.mps) out["isolation"] = "mps";
   if (device.virtual_bytes != 0) out["virtualBytes"] = device.virtual_bytes;
+  if (device.made) out["made"] = made_json(*device.made);
   return out;
 }
 
@@ -53,6 +74,7 @@ GrantedDevice device_of(const json& in) {
   device.priority = in.value("priority", int64_t{0});
   device.virtual_bytes = in.value("virtualBytes", int64_t{0});
   device.mps = in.value("isolation", std::string()) == "mps";
+  if (const auto made = in.find("made"); made != in.end()) device.made = made_of(*made);
   return device;
 }
 
@@ -79,7 +101,63 @@ std::string join(const std::set<std::string>& names) {
   return text;
 }
 
+// The partitions that are made of one card, and who has them.
+Result<void> check_made(const std::vector<ClaimRecord>& granted, const ClaimRecord& wanted, const std::string& card) {
+  std::map<std::string, MadePartition::Counter> sums;
+  std::map<std::string, std::string> holder_of;  // by device
+  std::set<std::string> holders;
+  const auto add_made = [&](const GrantedDevice& device, const std::string& holder) -> Result<void> {
+    if (!device.made || device.made->order.parent_uuid != card) return {};
+    for (const auto& [name, counter] : device.made->counters) {
+      sums[name].used += counter.used;
+      sums[name].total = counter.total;  // of `wanted` last: those are of now
+    }
+    const auto [known, fresh] = holder_of.emplace(device.device, holder);
+    holders.insert(holder);
+    if (fresh) return {};
+    return fail(Code::kExhausted, fmt::format("{} is one partition; held by {}", device.device, known->second));
+  };
+  for (const ClaimRecord& record : granted) {
+    if (record.uid == wanted.uid) continue;
+    for (const GrantedDevice& device : record.devices) HEDDLE_CHECK_OK(add_made(device, record.key()));
+  }
+  const std::string held = join(holders);
+  for (const GrantedDevice& device : wanted.devices) HEDDLE_CHECK_OK(add_made(device, wanted.key()));
+  for (const auto& [name, counter] : sums) {
+    if (counter.used <= counter.total) continue;
+    return fail(Code::kExhausted, fmt::format("{} {} of {} would be granted of card {}; held by {}", counter.used, name,
+                                              counter.total, card, held));
+  }
+  return {};
+}
+
+// A card that is used as a whole or shared is not cut, and one that is cut is not used so.
+Result<void> check_exclusion(const std::vector<ClaimRecord>& granted, const ClaimRecord& wanted) {
+  for (const GrantedDevice& mine : wanted.devices) {
+    const auto excludes = [&](const GrantedDevice& other) {
+      return other.hardware() == mine.hardware() && other.made.has_value() != mine.made.has_value();
+    };
+    for (const ClaimRecord& record : granted) {
+      const bool own = record.uid == wanted.uid;
+      if (own || std::ranges::none_of(record.devices, excludes)) continue;
+      return fail(Code::kExhausted,
+                  fmt::format("{}: the card is {}; held by {}", mine.device,
+                              mine.made ? "in use as a whole or shared" : "cut into partitions", record.key()));
+    }
+    if (std::ranges::any_of(wanted.devices, excludes)) {
+      return fail(Code::kExhausted, fmt::format("{}: a card and a partition of it in one claim", mine.device));
+    }
+    if (mine.made) HEDDLE_CHECK_OK(check_made(granted, wanted, mine.hardware()));
+  }
+  return {};
+}
+
 }  // namespace
+
+std::string vendor_of(const GrantedDevice& device) {
+  const size_t slash = device.pool.rfind('/');
+  return slash == std::string::npos ? "nvidia" : device.pool.substr(slash + 1);
+}
 
 std::string record_json(const ClaimRecord& record) {
   json devices = json::array();
@@ -118,8 +196,10 @@ Result<ClaimRecord> parse_record(std::string_view text) {
 }
 
 Result<void> check_capacity(const std::vector<ClaimRecord>& granted, const ClaimRecord& wanted) {
+  HEDDLE_CHECK_OK(check_exclusion(granted, wanted));
   std::set<std::string> checked;
   for (const GrantedDevice& device : wanted.devices) {
+    if (device.made) continue;
     if (!checked.insert(device.card_uuid).second) continue;
     CardLoad load;
     for (const ClaimRecord& record : granted) {

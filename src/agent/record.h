@@ -3,13 +3,28 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "vendors/vendor.h"
 
 namespace heddle::agent {
+
+// A hard partition that is made for the claim when it is prepared, and taken away when it no longer is.
+struct MadePartition {
+  struct Counter {
+    int64_t used = 0;
+    int64_t total = 0;  // of the card, beside what others made of it
+    friend bool operator==(const Counter&, const Counter&) = default;
+  };
+  vendors::PartitionOrder order;
+  std::map<std::string, Counter> counters;  // what it takes of its card
+  friend bool operator==(const MadePartition&, const MadePartition&) = default;
+};
 
 struct GrantedDevice {
   std::string request;  // without the part behind "/" that names an alternative
@@ -27,6 +42,11 @@ struct GrantedDevice {
   int64_t priority = 0;       // of the claim's ShareConfig: 1 gives way to those of 0
   int64_t virtual_bytes = 0;  // of the claim's ShareConfig: what may be addressed; 0: what is granted
   bool mps = false;           // of the claim's ShareConfig: its compute is held by MPS
+  // Then card_uuid, gpu_instance and compute_instance are known once it is made.
+  std::optional<MadePartition> made = {};
+  [[nodiscard]] bool is_partition() const { return gpu_instance >= 0 || made.has_value(); }
+  // The card that it is, or is made of.
+  [[nodiscard]] const std::string& hardware() const { return made ? made->order.parent_uuid : card_uuid; }
   [[nodiscard]] bool whole_card() const {
     return cores >= 100 && memory_bytes >= card_memory_bytes && virtual_bytes == 0;
   }
@@ -56,12 +76,16 @@ struct ClaimRecord {
   friend bool operator==(const ClaimRecord&, const ClaimRecord&) = default;
 };
 
+// "node-1/ascend" -> "ascend". Records of before have pools of NVIDIA's alone.
+std::string vendor_of(const GrantedDevice& device);
+
 std::string record_json(const ClaimRecord& record);
 // Errors: kInvalidArgument.
 Result<ClaimRecord> parse_record(std::string_view text);
 
 // Whether `wanted` can be granted beside `granted` (records of the same claim are skipped). The agent's own line of
-// defence: it does not trust that the allocation adds up. Errors: kExhausted naming card, amounts and holders.
+// defence: it does not trust that the allocation adds up. A card and partitions that are made of it exclude each other.
+// Errors: kExhausted naming card, amounts and holders.
 Result<void> check_capacity(const std::vector<ClaimRecord>& granted, const ClaimRecord& wanted);
 
 // The folders of a claim: one a request, or a single one "_claim" for a claim of several requests, whose containers may

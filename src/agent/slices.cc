@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kDevicesPerSlice = 64;  // the limit for devices with taints
 constexpr size_t kMaxString = 64;        // of an attribute
+constexpr size_t kSetsPerSlice = 8;      // of counters
 constexpr int64_t kMiB = int64_t{1} << 20;
 
 bool is_number(std::string_view text) {
@@ -75,6 +76,53 @@ std::string obstacle(const vendors::Card& card, std::set<std::string>& names) {
   return {};
 }
 
+// The slices of one node, each with devices or with counters, of any number of pools.
+class SliceBuilder {
+ public:
+  explicit SliceBuilder(NodeIdentity node) : node_(std::move(node)) {}
+
+  void add(const std::string& vendor, model::Device device) {
+    const std::string pool = pool_name(node_.name, vendor);
+    if (slices_.empty() || slices_.back().pool != pool || slices_.back().devices.size() == kDevicesPerSlice) {
+      slices_.push_back(make_slice(pool, fmt::format("{}-heddle-{}-{}", node_.name, vendor, count_[pool]++)));
+    }
+    slices_.back().devices.push_back(std::move(device));
+  }
+
+  void add_counters(const std::string& vendor, model::CounterSet set) {
+    const std::string pool = pool_name(node_.name, vendor);
+    if (counters_.empty() || counters_.back().pool != pool ||
+        counters_.back().shared_counters.size() == kSetsPerSlice) {
+      counters_.push_back(make_slice(pool, fmt::format("{}-heddle-{}-counters-{}", node_.name, vendor, sets_[pool]++)));
+    }
+    counters_.back().shared_counters.push_back(std::move(set));
+  }
+
+  // In the order of their devices; those with counters last.
+  std::vector<model::ResourceSlice> take() {
+    std::ranges::move(counters_, std::back_inserter(slices_));
+    for (model::ResourceSlice& slice : slices_) slice.pool_slice_count = count_[slice.pool] + sets_[slice.pool];
+    return std::move(slices_);
+  }
+
+ private:
+  [[nodiscard]] model::ResourceSlice make_slice(const std::string& pool, std::string name) const {
+    model::ResourceSlice slice;
+    slice.meta.name = std::move(name);
+    slice.meta.owners.push_back({"v1", "Node", node_.name, node_.uid, true});
+    slice.driver = kDriver;
+    slice.pool = pool;
+    slice.scope = {model::NodeScope::Kind::kNode, node_.name, {}};
+    return slice;
+  }
+
+  const NodeIdentity node_;
+  std::vector<model::ResourceSlice> slices_;
+  std::vector<model::ResourceSlice> counters_;
+  std::map<std::string, int64_t> count_;  // by pool
+  std::map<std::string, int64_t> sets_;
+};
+
 // Without the times that the API server adds.
 model::Device without_times(model::Device device) {
   for (model::Taint& entry : device.taints) entry.added.reset();
@@ -88,7 +136,7 @@ bool same_devices(const std::vector<model::Device>& a, const std::vector<model::
 
 bool same_content(const model::ResourceSlice& a, const model::ResourceSlice& b) {
   return a.driver == b.driver && a.pool == b.pool && a.pool_slice_count == b.pool_slice_count && a.scope == b.scope &&
-         a.meta.owners == b.meta.owners && same_devices(a.devices, b.devices);
+         a.meta.owners == b.meta.owners && a.shared_counters == b.shared_counters && same_devices(a.devices, b.devices);
 }
 
 // A taint that stays keeps the time since when it holds.
@@ -195,6 +243,29 @@ model::Device make_device(const vendors::Card& card, const std::optional<std::st
   return device;
 }
 
+namespace {
+
+// A partition that is not there yet: what it has of its own, and all else of its card.
+model::Device make_part(const vendors::Card& card, const model::Device& form, const std::optional<std::string>& owner) {
+  vendors::Card part = card;
+  part.uuid.clear();
+  part.partition.parent_uuid = card.uuid;
+  if (const auto profile = form.attributes.find("profile"); profile != form.attributes.end()) {
+    part.partition.profile = std::get<std::string>(profile->second);
+  }
+  model::Device device = make_device(part, owner);
+  device.name = form.name;
+  device.capacity = form.capacity;
+  device.consumes_counters = form.consumes_counters;
+  device.attributes.erase("placement");
+  if (const auto place = form.attributes.find("placement"); place != form.attributes.end()) {
+    device.attributes["placement"] = place->second;
+  }
+  return device;
+}
+
+}  // namespace
+
 std::vector<std::string> not_offered(const vendors::Inventory& inventory) {
   std::vector<std::string> lines = inventory.skipped;
   std::set<std::string> names;
@@ -208,26 +279,27 @@ std::vector<std::string> not_offered(const vendors::Inventory& inventory) {
 
 std::vector<model::ResourceSlice> desired_slices(const NodeIdentity& node, const std::vector<vendors::Card>& cards,
                                                  const std::map<std::string, std::string>& foreign) {
-  std::vector<model::ResourceSlice> slices;
+  return offered_slices(node, {cards, {}}, foreign);
+}
+
+std::vector<model::ResourceSlice> offered_slices(const NodeIdentity& node, const Offer& offer,
+                                                 const std::map<std::string, std::string>& foreign) {
+  SliceBuilder builder(node);
   std::set<std::string> names;
-  std::map<std::string, int64_t> count;  // by pool
-  for (const vendors::Card& card : cards) {
-    if (!obstacle(card, names).empty()) continue;
-    const std::string pool = pool_name(node.name, card.vendor);
-    if (slices.empty() || slices.back().pool != pool || slices.back().devices.size() == kDevicesPerSlice) {
-      model::ResourceSlice& slice = slices.emplace_back();
-      slice.meta.name = fmt::format("{}-heddle-{}-{}", node.name, card.vendor, count[pool]++);
-      slice.meta.owners.push_back({"v1", "Node", node.name, node.uid, true});
-      slice.driver = kDriver;
-      slice.pool = pool;
-      slice.scope = {model::NodeScope::Kind::kNode, node.name, {}};
+  for (const vendors::Card& card : offer.cards) {
+    const auto found = foreign.find(card.uuid);
+    const auto owner = found == foreign.end() ? std::nullopt : std::optional(found->second);
+    const auto parts = std::ranges::find(offer.parts, card.uuid, [](const Parts& one) { return one.card.uuid; });
+    if (obstacle(card, names).empty()) {
+      model::Device device = make_device(card, owner);
+      if (parts != offer.parts.end() && parts->whole) device.consumes_counters.push_back(*parts->whole);
+      builder.add(card.vendor, std::move(device));
     }
-    const auto owner = foreign.find(card.uuid);
-    slices.back().devices.push_back(
-        make_device(card, owner == foreign.end() ? std::nullopt : std::optional(owner->second)));
+    if (parts == offer.parts.end()) continue;
+    builder.add_counters(card.vendor, parts->counters);
+    for (const model::Device& form : parts->devices) builder.add(card.vendor, make_part(card, form, owner));
   }
-  for (model::ResourceSlice& slice : slices) slice.pool_slice_count = count[slice.pool];
-  return slices;
+  return builder.take();
 }
 
 SlicePlan plan_slices(const std::vector<model::ResourceSlice>& desired,

@@ -37,6 +37,25 @@ std::vector<std::string> not_offered(const vendors::Inventory& inventory);
 std::vector<model::ResourceSlice> desired_slices(const NodeIdentity& node, const std::vector<vendors::Card>& cards,
                                                  const std::map<std::string, std::string>& foreign);
 
+// The hard partitions that are made of one card when claims get them.
+struct Parts {
+  vendors::Card card;
+  model::CounterSet counters;  // of the card, without what others have made of it
+  // What the card takes of them when it is granted as a whole or shared. None: it is not offered so, or stands alone.
+  std::optional<model::CounterConsumption> whole;
+  std::vector<model::Device> devices;  // of catalog/partition_devices.h
+};
+
+struct Offer {
+  std::vector<vendors::Card> cards;  // also the partitions that exist and were made for no claim
+  std::vector<Parts> parts;
+};
+
+// As desired_slices(), with what can be made of the cards: counter sets in slices of their own, and a card's partitions
+// behind it.
+std::vector<model::ResourceSlice> offered_slices(const NodeIdentity& node, const Offer& offer,
+                                                 const std::map<std::string, std::string>& foreign);
+
 struct SlicePlan {
   std::vector<model::ResourceSlice> create;
   std::vector<model::ResourceSlice> update;  // with the resourceVersion that is replaced

@@ -171,7 +171,8 @@ std::vector<FleetPart> fleet_of(const State& state, const std::string& device_cl
     ++part.devices;
     part.memory_bytes += kind.memory;
     part.cores += kind.cores > 0 ? kind.cores : kAllCores;
-    if (device->held.whole == 0 && device->held.shares == 0) ++part.free;
+    // Nor a partition that is made of it.
+    if (free_milli(*device) == kWhole) ++part.free;
   }
   std::vector<FleetPart> out;
   out.reserve(parts.size());

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "base/file.h"
+#include "vendors/partition.h"
 #include "vendors/wire.h"
 
 namespace heddle::vendors {
@@ -25,8 +26,10 @@ CardSource::CardSource(SourceOptions options, Ask ask, const Clock& clock)
 
 void CardSource::refresh() {
   const int64_t now = clock_.monotonic_nanos();
-  const bool discover = !discovered_ || now - last_discovery_nanos_ >= options_.discover_interval.nanos;
+  const bool discover =
+      stale_.exchange(false) || !discovered_ || now - last_discovery_nanos_ >= options_.discover_interval.nanos;
   if (discover) {
+    const std::lock_guard turn(discovering_);
     const Result<std::string> answer = ask_(kAskCards, options_.deadline);
     if (!answer) return note_failure(answer.error().text());
     Result<Inventory> found = parse_inventory(*answer);
@@ -71,6 +74,55 @@ Snapshot CardSource::snapshot() const {
 Result<TimesReport> CardSource::times() const {
   HEDDLE_TRY(const std::string answer, ask_(kAskTimes, options_.deadline));
   return parse_times(answer);
+}
+
+Result<int64_t> CardSource::place_partition(const PartitionOrder& order, const std::vector<int64_t>& taken) const {
+  HEDDLE_TRY(const std::string answer, ask_(partition_call(kPlace, order, taken), options_.partition_deadline));
+  return parse_place(answer);
+}
+
+Result<Card> CardSource::make_partition(const PartitionOrder& order) {
+  const std::lock_guard turn(discovering_);
+  const Result<std::string> answer = ask_(partition_call(kMake, order), options_.partition_deadline);
+  if (!answer) {
+    stale_ = true;
+    return tl::unexpected(answer.error());
+  }
+  HEDDLE_CHECK_OK(take_in(*answer));
+  const std::lock_guard lock(mutex_);
+  const Card* made = find_partition(state_.inventory.cards, order);
+  if (made != nullptr && !missing_.contains(made->uuid)) return *made;
+  return fail(Code::kUnavailable, "the driver does not show the partition that it made");
+}
+
+Result<void> CardSource::drop_partition(const PartitionOrder& order) {
+  const std::lock_guard turn(discovering_);
+  HEDDLE_TRY(const std::string answer, ask_(partition_call(kDrop, order), options_.partition_deadline));
+  HEDDLE_CHECK_OK(take_in(answer));
+  const std::lock_guard lock(mutex_);
+  const Card* left = find_partition(state_.inventory.cards, order);
+  if (left == nullptr) return {};
+  const std::string uuid = left->uuid;
+  missing_.erase(uuid);
+  std::erase_if(state_.inventory.cards, [&](const Card& card) { return card.uuid == uuid; });
+  return {};
+}
+
+// The cards as they are after a change: how healthy they are is what the last look at them said.
+Result<void> CardSource::take_in(const std::string& answer) {
+  HEDDLE_TRY(Inventory found, parse_inventory(answer));
+  if (found.state != LibraryState::kOk) return fail(Code::kUnavailable, found.detail);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Card& known : state_.inventory.cards) {
+      Card* card = find_card(found.cards, known.uuid);
+      if (card == nullptr || missing_.contains(known.uuid)) continue;
+      card->healthy = known.healthy;
+      card->health_message = known.health_message;
+    }
+  }
+  merge(std::move(found));
+  return {};
 }
 
 void CardSource::forget_missing(const std::function<bool(const std::string& uuid)>& keep) {

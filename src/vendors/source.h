@@ -2,6 +2,7 @@
 // library hangs, crashes or is being replaced.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,14 +21,15 @@ using Ask = std::function<Result<std::string>(std::string_view operation, Durati
 
 inline constexpr std::string_view kAskCards = "cards";
 inline constexpr std::string_view kAskStatus = "status";
-inline constexpr std::string_view kAskTimes = "times";
+inline constexpr std::string_view kAskTimes = "times";  // and those of vendors/partition.h
 
 struct SourceOptions {
   Duration deadline = Duration::seconds(4);  // of one call
   int64_t failures_until_unhealthy = 3;      // calls in a row
   Duration discover_interval = Duration::seconds(60);
-  Duration event_hold = Duration::seconds(600);  // a card is unhealthy for so long after the last event of its
-  std::string memory_file = {};                  // where the last known inventory is kept; empty: nowhere
+  Duration event_hold = Duration::seconds(600);         // a card is unhealthy for so long after the last event of its
+  std::string memory_file = {};                         // where the last known inventory is kept; empty: nowhere
+  Duration partition_deadline = Duration::seconds(20);  // of making a partition, or taking it away
 };
 
 struct Snapshot {
@@ -37,7 +39,7 @@ struct Snapshot {
   std::string trouble;               // why not
 };
 
-// Thread rule: refresh() from one thread; snapshot() and times() from any.
+// Thread rule: refresh() from one thread; all others from any.
 class CardSource {
  public:
   CardSource(SourceOptions options, Ask ask, const Clock& clock);
@@ -51,6 +53,12 @@ class CardSource {
   // refresh is under way. Errors: as the vendor's worker.
   [[nodiscard]] Result<TimesReport> times() const;
 
+  // Of vendors/partition.h. What is made or gone shows in the snapshot when these return. Block up to the deadline of
+  // partitions, and while a refresh is under way. Errors: as the vendor's worker.
+  [[nodiscard]] Result<int64_t> place_partition(const PartitionOrder& order, const std::vector<int64_t>& taken) const;
+  Result<Card> make_partition(const PartitionOrder& order);
+  Result<void> drop_partition(const PartitionOrder& order);
+
   // Forgets cards that the driver no longer reports unless `keep` says that something still holds them.
   void forget_missing(const std::function<bool(const std::string& uuid)>& keep);
 
@@ -58,6 +66,7 @@ class CardSource {
   void load_memory();
   void save_memory() const;
   void merge(Inventory found);
+  Result<void> take_in(const std::string& answer);
   void judge(const StatusReport& report);
   void hold_events(const StatusReport& report);
   void note_failure(const std::string& why);
@@ -65,6 +74,8 @@ class CardSource {
   const SourceOptions options_;
   const Ask ask_;
   const Clock& clock_;
+  std::atomic<bool> stale_ = false;  // somebody else changed the cards: the next refresh asks for them
+  std::mutex discovering_;           // from a question about the cards until its answer is taken in
   mutable std::mutex mutex_;
   Snapshot state_;
   // What the driver reported once, by uuid. An event that a reset ends stays until the card was away and is back.

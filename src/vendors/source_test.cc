@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
+
 #include "base/file.h"
+#include "vendors/partition.h"
 #include "vendors/sources.h"
 #include "vendors/wire.h"
 
@@ -171,6 +174,55 @@ TEST(CardSources, SayWhichVendorsLibraryDoesNotAnswer) {
   EXPECT_TRUE(all.trouble.starts_with("nvidia: ")) << all.trouble;
   EXPECT_NE(all.trouble.find("; ascend: "), std::string::npos) << all.trouble;
   EXPECT_TRUE(CardSources({}, "", clock).snapshot().current) << "nobody to wait for";
+}
+
+// What is made shows at once, what is taken away is forgotten at once, and health stays what the last look said.
+TEST(CardSource, APartitionComesAndGoesWithTheCallsThatMakeIt) {
+  FakeVendor vendor;
+  ManualClock clock(Time{0});
+  const PartitionOrder order{"a", "1g.10gb", 2};
+  const Ask plain = vendor.ask();
+  const Ask ask = [&](std::string_view what, Duration deadline) -> Result<std::string> {
+    return what == kAskCards || what == kAskStatus
+               ? plain(what, deadline)
+               : answer_partition_call(what, {[](const auto&, const auto& taken) -> Result<int64_t> {
+                                                return static_cast<int64_t>(taken.size());
+                                              },
+                                              [&](const auto& wanted) -> Result<Inventory> {
+                                                if (find_partition(vendor.inventory.cards, wanted) == nullptr) {
+                                                  Card part = card("a-part", 0);
+                                                  part.partition = {"a", wanted.profile, wanted.place, 9, 0};
+                                                  vendor.inventory.cards.push_back(part);
+                                                }
+                                                return vendor.inventory;
+                                              },
+                                              [&](const auto& wanted) -> Result<Inventory> {
+                                                std::erase_if(vendor.inventory.cards,
+                                                              [&](const Card& one) { return is_ordered(one, wanted); });
+                                                return vendor.inventory;
+                                              }});
+  };
+  CardSource source({}, ask, clock);
+  vendor.report.cards[1].healthy = false;
+  source.refresh();
+  EXPECT_EQ(source.place_partition(order, {7, 8}), 2);
+  const auto made = source.make_partition(order);
+  ASSERT_TRUE(made) << made.error().text();
+  EXPECT_EQ(made->uuid, "a-part");
+  EXPECT_EQ(made->partition.gpu_instance, 9);
+  std::vector<Card> cards = source.snapshot().inventory.cards;
+  ASSERT_EQ(cards.size(), 3U);
+  EXPECT_FALSE(std::ranges::find(cards, "b", &Card::uuid)->healthy);
+  ASSERT_TRUE(source.drop_partition(order));
+  cards = source.snapshot().inventory.cards;
+  EXPECT_EQ(cards.size(), 2U) << "not kept as a card that vanished";
+  vendor.broken = true;
+  source.refresh();
+  EXPECT_EQ(source.snapshot().inventory.cards.size(), 2U);
+  for (const char* text : {"make", "make x", "burn {}", "place {}"}) {
+    EXPECT_FALSE(answer_partition_call(text, {})) << text;
+  }
+  for (const char* text : {"", "-1", "1x", "99999999999999999999"}) EXPECT_FALSE(parse_place(text)) << text;
 }
 
 }  // namespace

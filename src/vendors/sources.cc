@@ -94,6 +94,28 @@ Result<TimesReport> CardSources::times() const {
   return answer;
 }
 
+Result<CardSources::Entry*> CardSources::entry_of(const std::string& vendor) const {
+  const auto found = std::ranges::find(entries_, vendor, [](const auto& entry) { return entry->vendor; });
+  if (found == entries_.end()) return fail(Code::kUnsupported, "no library of '" + vendor + "' is used here");
+  return found->get();
+}
+
+Result<int64_t> CardSources::place_partition(const std::string& vendor, const PartitionOrder& order,
+                                             const std::vector<int64_t>& taken) const {
+  HEDDLE_TRY(const Entry* entry, entry_of(vendor));
+  return entry->source.place_partition(order, taken);
+}
+
+Result<Card> CardSources::make_partition(const std::string& vendor, const PartitionOrder& order) {
+  HEDDLE_TRY(Entry * entry, entry_of(vendor));
+  return entry->source.make_partition(order);
+}
+
+Result<void> CardSources::drop_partition(const std::string& vendor, const PartitionOrder& order) {
+  HEDDLE_TRY(Entry * entry, entry_of(vendor));
+  return entry->source.drop_partition(order);
+}
+
 void CardSources::forget_missing(const std::function<bool(const std::string& uuid)>& keep) {
   for (const auto& entry : entries_) {
     if (entry->source.snapshot().current) entry->source.forget_missing(keep);

@@ -38,11 +38,18 @@ class CardSources {
   [[nodiscard]] Snapshot snapshot() const;
   // Errors: only when no vendor can say.
   [[nodiscard]] Result<TimesReport> times() const;
+  // Hard partitions of a vendor's cards (vendors/partition.h). Errors: kUnsupported for a vendor that has no worker
+  // here, and as its worker.
+  [[nodiscard]] Result<int64_t> place_partition(const std::string& vendor, const PartitionOrder& order,
+                                                const std::vector<int64_t>& taken) const;
+  Result<Card> make_partition(const std::string& vendor, const PartitionOrder& order);
+  Result<void> drop_partition(const std::string& vendor, const PartitionOrder& order);
   // For vendors whose library answers.
   void forget_missing(const std::function<bool(const std::string& uuid)>& keep);
 
  private:
   struct Entry;
+  [[nodiscard]] Result<Entry*> entry_of(const std::string& vendor) const;
   std::vector<std::unique_ptr<Entry>> entries_;
 
  public:

@@ -43,9 +43,19 @@ struct Card {
   PartitionPlace partition = {};
   bool healthy = true;
   std::string health_message;
-  bool mps = false;  // the node's control daemon of NVIDIA's MPS serves it
+  bool mps = false;   // the node's control daemon of NVIDIA's MPS serves it
+  bool cuts = false;  // its driver makes partitions of it when it is told to
 
   [[nodiscard]] bool is_partition() const { return !partition.parent_uuid.empty(); }
+};
+
+// A hard partition that is to be made of a card. Its place is chosen before it is made, so that who was killed before
+// the driver's answer knows the partition again.
+struct PartitionOrder {
+  std::string parent_uuid;
+  std::string profile;  // "1g.10gb"; of a vNPU its template
+  int64_t place = -1;   // PartitionPlace::start, of a vNPU its id; -1: not chosen yet
+  friend bool operator==(const PartitionOrder&, const PartitionOrder&) = default;
 };
 
 struct CardProcess {

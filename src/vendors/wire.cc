@@ -37,6 +37,7 @@ json to_json(const Card& card) {
               {"healthy", card.healthy},
               {"healthMessage", card.health_message}};
   if (card.is_partition()) out["partition"] = to_json(card.partition);
+  if (card.cuts) out["cuts"] = true;
   return out;
 }
 
@@ -57,6 +58,7 @@ Card card_of(const json& in) {
   in.at("runtimeVersion").get_to(card.runtime_version);
   in.at("linkDomain").get_to(card.link_domain);
   card.super_node = in.value("superNode", "");  // files of before do not have it
+  card.cuts = in.value("cuts", false);
   in.at("partitioned").get_to(card.partitioned);
   in.at("healthy").get_to(card.healthy);
   in.at("healthMessage").get_to(card.health_message);

@@ -214,6 +214,11 @@ TEST(Compat, WhatAnotherAgentLeftOnTheNodeIsRead) {
   ASSERT_TRUE(more) << more.error().text();
   EXPECT_EQ(more->devices.at(0).virtual_bytes, 12288 * kMiB);
   EXPECT_EQ(Json::parse(agent::record_json(*more)), Json::parse(golden("record", "0.4")));
+  const auto made = agent::parse_record(golden("record", "0.5"));
+  ASSERT_TRUE(made) << made.error().text();
+  ASSERT_TRUE(made->devices.at(0).made);
+  EXPECT_EQ(made->devices.at(0).made->order.place, 155);
+  EXPECT_EQ(Json::parse(agent::record_json(*made)), Json::parse(golden("record", "0.5")));
   const auto later = agent::parse_record(with_unknown(Json::parse(golden("record"))).dump());
   ASSERT_TRUE(later) << later.error().text();
   EXPECT_EQ(*later, *record);

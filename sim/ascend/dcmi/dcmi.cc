@@ -449,8 +449,9 @@ ASCENDSIM_API int dcmi_create_vdevice(int card_id, int device_id, dcmi_create_vd
     ascendsim::Vnpu vnpu{};
     vnpu.id = vdev->vdev_id == ascendsim::kNoDevice ? 0 : vdev->vdev_id;
     const std::string name(vdev->template_name, strnlen(vdev->template_name, sizeof(vdev->template_name)));
-    switch (ascendsim::make_vnpu(library().view.machine(), npu, name, vnpu)) {
+    switch (ascendsim::make_vnpu(npu, name, vnpu)) {
       case ascendsim::Cut::kNoTemplate:
+      case ascendsim::Cut::kNoId:
         return DCMI_ERR_CODE_INVALID_PARAMETER;
       case ascendsim::Cut::kFull:
         return DCMI_ERR_CODE_RESOURCE_OCCUPIED;

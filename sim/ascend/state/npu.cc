@@ -58,15 +58,22 @@ bool read_template(std::string_view name, const nvsim::CardConfig& card, Vnpu& v
   return vnpu.memory_mib <= total;
 }
 
-std::uint32_t free_id(const NpuMachine& machine) {
-  for (std::uint32_t id = kFirstVnpu;; ++id) {
-    const auto has = [id](const Npu& npu) {
-      return std::any_of(std::begin(npu.vnpus), std::end(npu.vnpus), [id](const Vnpu& one) { return one.id == id; });
-    };
-    if (std::none_of(std::begin(machine.npus), std::end(machine.npus), has)) {
-      return id;
-    }
+bool has_vnpu(const Npu& npu, std::uint32_t id) {
+  return std::any_of(std::begin(npu.vnpus), std::end(npu.vnpus), [id](const Vnpu& one) { return one.id == id; });
+}
+
+// The ids of an NPU are its own; the lowest that is free, 0: none is.
+std::uint32_t free_id(const NpuCard& npu) {
+  const std::uint32_t first = kFirstVnpu + kVnpuIds * npu.card->config().minor;
+  for (std::uint32_t id = first; id < first + kVnpuIds; ++id) {
+    if (!has_vnpu(*npu.npu, id)) return id;
   }
+  return 0;
+}
+
+bool is_id(const NpuCard& npu, std::uint32_t id) {
+  const std::uint32_t first = kFirstVnpu + kVnpuIds * npu.card->config().minor;
+  return id >= first && id < first + kVnpuIds && !has_vnpu(*npu.npu, id);
 }
 
 }  // namespace
@@ -75,7 +82,7 @@ std::string vnpu_node(const std::string& folder, std::uint32_t id) {
   return folder + "/vdavinci" + std::to_string(id);
 }
 
-Cut make_vnpu(NpuMachine& machine, const NpuCard& npu, const std::string& template_name, Vnpu& vnpu) {
+Cut make_vnpu(const NpuCard& npu, const std::string& template_name, Vnpu& vnpu) {
   constexpr std::uint32_t kNoPod = 0xFFFFFFFF;
   if (npu.npu->super_pod != kNoPod) {
     return Cut::kNotSupported;
@@ -99,7 +106,10 @@ Cut make_vnpu(NpuMachine& machine, const NpuCard& npu, const std::string& templa
   if (place == nullptr || cores > npu.card->config().sms || memory > npu.card->config().memory_bytes >> 20U) {
     return Cut::kFull;
   }
-  vnpu.id = wanted != 0 ? wanted : free_id(machine);
+  vnpu.id = wanted != 0 ? wanted : free_id(npu);
+  if (!is_id(npu, vnpu.id)) {
+    return wanted != 0 ? Cut::kNoId : Cut::kFull;
+  }
   *place = vnpu;
   return Cut::kMade;
 }

@@ -28,7 +28,9 @@ struct Vnpu {
   char template_name[16];
 };
 inline constexpr int kMaxVnpus = 32;
+// The ids of an NPU's vNPUs: kFirstVnpu + kVnpuIds * physical id, and so many from there.
 inline constexpr std::uint32_t kFirstVnpu = 100;
+inline constexpr std::uint32_t kVnpuIds = 16;
 
 struct Npu {
   std::int32_t card;  // DCMI's addressing: the card, and the device in it
@@ -76,11 +78,11 @@ class NpuView {
 };
 
 // What cutting a vNPU off comes to.
-enum class Cut { kMade, kNoTemplate, kFull, kNotSupported };
+enum class Cut { kMade, kNoTemplate, kNoId, kFull, kNotSupported };
 
-// Makes a vNPU by a template ("vir05_1c_8g") and gives it an id (that of `vnpu`, 0: the first free one of the machine),
+// Makes a vNPU by a template ("vir05_1c_8g") and gives it an id (that of `vnpu`, 0: the first free one of the NPU),
 // or takes one away (false: there is none). The caller keeps others from doing so at the same time.
-Cut make_vnpu(NpuMachine& machine, const NpuCard& npu, const std::string& template_name, Vnpu& vnpu);
+Cut make_vnpu(const NpuCard& npu, const std::string& template_name, Vnpu& vnpu);
 bool drop_vnpu(Npu& npu, std::uint32_t id);
 std::string vnpu_node(const std::string& folder, std::uint32_t id);
 

@@ -107,20 +107,20 @@ TEST(Ascendsim, NpusAreCutByTemplateWhileThereIsRoom) {
     return machine.tool({"vnpu", "--card", card, "--template", name});
   };
   EXPECT_EQ(cut("0", "vir05_1c_8g").output, "100\n");
-  EXPECT_EQ(cut("1", "vir02").output, "101\n");
-  EXPECT_EQ(cut("0", "vir10_3c_16g_nm").output, "102\n");
-  EXPECT_TRUE(std::filesystem::exists(machine.root() + "/dev/vdavinci101"));
-  EXPECT_THAT(machine.tool({"show"}).output, HasSubstr("vnpu 102  vir10_3c_16g_nm  10 AI cores  16384 MiB"));
-  EXPECT_THAT(machine.tool({"show"}).output, HasSubstr("vnpu 101  vir02  2 AI cores  6144 MiB"));
+  EXPECT_EQ(cut("1", "vir02").output, "116\n");
+  EXPECT_EQ(cut("0", "vir10_3c_16g_nm").output, "101\n");
+  EXPECT_TRUE(std::filesystem::exists(machine.root() + "/dev/vdavinci116"));
+  EXPECT_THAT(machine.tool({"show"}).output, HasSubstr("vnpu 101  vir10_3c_16g_nm  10 AI cores  16384 MiB"));
+  EXPECT_THAT(machine.tool({"show"}).output, HasSubstr("vnpu 116  vir02  2 AI cores  6144 MiB"));
   EXPECT_NE(cut("0", "vir10_3c_16g").code, 0) << "5 cores are left";
   EXPECT_EQ(cut("0", "vir05_1c_8g").code, 0);
   for (const char* bad : {"vir", "vir05x", "05_1c_8g", "vir20_1c_8g", "vir05_1c_64g"}) {
     EXPECT_NE(cut("1", bad).code, 0) << bad;
   }
   EXPECT_NE(cut("2", "vir05_1c_16g").code, 0) << "a 910C has none";
-  EXPECT_EQ(machine.tool({"vnpu", "--card", "1", "--destroy", "101"}).code, 0);
-  EXPECT_NE(machine.tool({"vnpu", "--card", "1", "--destroy", "101"}).code, 0);
-  EXPECT_FALSE(std::filesystem::exists(machine.root() + "/dev/vdavinci101"));
+  EXPECT_EQ(machine.tool({"vnpu", "--card", "1", "--destroy", "116"}).code, 0);
+  EXPECT_NE(machine.tool({"vnpu", "--card", "1", "--destroy", "116"}).code, 0);
+  EXPECT_FALSE(std::filesystem::exists(machine.root() + "/dev/vdavinci116"));
 }
 
 // One machine for the whole process: the library opens it once.
@@ -183,7 +183,7 @@ TEST(Ascendsim, TheManagementLibraryDescribesCardsAndChips) {
   std::snprintf(wanted.template_name, sizeof(wanted.template_name), "vir04");
   dcmi_create_vdev_out made{};
   ASSERT_EQ(CALL(dcmi_create_vdevice)(1, 0, &wanted, &made), DCMI_OK);
-  EXPECT_EQ(made.vdev_id, 100U);
+  EXPECT_EQ(made.vdev_id, 132U) << "the first of NPU 2";
   EXPECT_EQ(CALL(dcmi_create_vdevice)(1, 0, &wanted, &made), DCMI_OK);
   EXPECT_EQ(CALL(dcmi_create_vdevice)(1, 0, &wanted, &made), DCMI_ERR_CODE_RESOURCE_OCCUPIED);
   EXPECT_EQ(CALL(dcmi_create_vdevice)(0, 0, &wanted, &made), DCMI_ERR_CODE_NOT_SUPPORT);
@@ -192,15 +192,23 @@ TEST(Ascendsim, TheManagementLibraryDescribesCardsAndChips) {
   size = sizeof(all);
   ASSERT_EQ(query(1, 0, DCMI_MAIN_CMD_VDEV_MNG, DCMI_VMNG_SUB_CMD_GET_TOTAL_RESOURCE, &all, &size), DCMI_OK);
   ASSERT_EQ(all.vdev_num, 2U);
-  EXPECT_EQ(all.vdev_id[1], 101U);
+  EXPECT_EQ(all.vdev_id[1], 133U);
   dcmi_vdev_query_stru one{};
-  one.vdev_id = 101;
+  one.vdev_id = 133;
   size = sizeof(one);
   ASSERT_EQ(query(1, 0, DCMI_MAIN_CMD_VDEV_MNG, DCMI_VMNG_SUB_CMD_GET_VDEV_RESOURCE, &one, &size), DCMI_OK);
   EXPECT_STREQ(one.query_info.name, "vir04");
   EXPECT_EQ(one.query_info.computing.memory_size, 12288U);
-  for (const unsigned id : {100U, 101U}) EXPECT_EQ(CALL(dcmi_set_destroy_vdevice)(1, 0, id), DCMI_OK);
-  EXPECT_EQ(CALL(dcmi_set_destroy_vdevice)(1, 0, 100), DCMI_ERR_CODE_INVALID_PARAMETER);
+  for (const unsigned id : {132U, 133U}) EXPECT_EQ(CALL(dcmi_set_destroy_vdevice)(1, 0, id), DCMI_OK);
+  EXPECT_EQ(CALL(dcmi_set_destroy_vdevice)(1, 0, 132), DCMI_ERR_CODE_INVALID_PARAMETER);
+  // Under an id that the caller names, if it is one of the NPU's and free.
+  wanted.vdev_id = 147;
+  ASSERT_EQ(CALL(dcmi_create_vdevice)(1, 0, &wanted, &made), DCMI_OK);
+  EXPECT_EQ(made.vdev_id, 147U);
+  EXPECT_EQ(CALL(dcmi_create_vdevice)(1, 0, &wanted, &made), DCMI_ERR_CODE_INVALID_PARAMETER);
+  wanted.vdev_id = 148;
+  EXPECT_EQ(CALL(dcmi_create_vdevice)(1, 0, &wanted, &made), DCMI_ERR_CODE_INVALID_PARAMETER);
+  EXPECT_EQ(CALL(dcmi_set_destroy_vdevice)(1, 0, 147), DCMI_OK);
 
   EXPECT_EQ(machine.tool({"fault", "--kind", "error", "--card", "2", "--value", "2149974016"}).code, 0);
   unsigned health = 0;

@@ -218,9 +218,10 @@ int vnpu(const Options& options) {
     return fail("vnpu needs --template vir05_1c_8g, or --destroy 100", kUsage);
   }
   Vnpu made{};
-  switch (make_vnpu(machine, {card.get(), &npu}, name->second, made)) {
+  switch (make_vnpu({card.get(), &npu}, name->second, made)) {
     case Cut::kNoTemplate:
       return fail("the NPU has no template '" + name->second + "'");
+    case Cut::kNoId:
     case Cut::kFull:
       return fail("the NPU has no room for '" + name->second + "'");
     case Cut::kNotSupported:

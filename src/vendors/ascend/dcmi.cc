@@ -40,6 +40,8 @@ DcmiApi load_api(void* handle) {
   load(handle, api.ecc_info, "dcmi_get_device_ecc_info");
   load(handle, api.processes, "dcmi_get_device_resource_info");
   load(handle, api.device_info, "dcmi_get_device_info");
+  load(handle, api.create_vnpu, "dcmi_create_vdevice");
+  load(handle, api.destroy_vnpu, "dcmi_set_destroy_vdevice");
   load(handle, api.driver_version, "dcmi_get_driver_version");
   return api;
 }

@@ -34,6 +34,8 @@ struct DcmiApi {
   decltype(&::dcmi_get_device_ecc_info) ecc_info = nullptr;
   decltype(&::dcmi_get_device_resource_info) processes = nullptr;
   decltype(&::dcmi_get_device_info) device_info = nullptr;
+  decltype(&::dcmi_create_vdevice) create_vnpu = nullptr;
+  decltype(&::dcmi_set_destroy_vdevice) destroy_vnpu = nullptr;
   decltype(&::dcmi_get_driver_version) driver_version = nullptr;
 };
 

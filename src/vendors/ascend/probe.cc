@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "vendors/ascend/dcmi.h"
+#include "vendors/partition.h"
 #include "vendors/source.h"
 #include "vendors/sysfs.h"
 #include "vendors/wire.h"
@@ -27,6 +28,8 @@ constexpr int kMaxErrorCodes = 128;
 constexpr size_t kMaxProcesses = 8192;
 constexpr unsigned kNoDevice = 0xFFFFFFFF;
 constexpr unsigned kMajorAlarm = 2;  // 1 is a warning, which the NPU works on with
+constexpr int64_t kFirstVnpu = 100;
+constexpr int64_t kVnpuIds = 16;  // of an NPU
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kMostMib = int64_t{1} << 24;  // of a vNPU
 
@@ -51,7 +54,8 @@ struct Handle {
   int card = 0;
   int device = 0;
   int logic = 0;
-  bool cut = false;  // it has vNPUs
+  bool cut = false;   // it has vNPUs
+  bool cuts = false;  // it can have
   PartitionPlace place = {};
   int64_t memory_bytes = 0;  // of a vNPU
 };
@@ -87,6 +91,8 @@ struct Probe::Impl {
   [[nodiscard]] Verdict verdict(const Handle& handle) const;
   [[nodiscard]] std::vector<CardProcess> processes(const Handle& handle) const;
   std::optional<HealthEvent> new_ecc_errors(const Handle& handle);
+  [[nodiscard]] Result<Handle> npu_of(const PartitionOrder& order) const;
+  [[nodiscard]] const Handle* vnpu_at(const PartitionOrder& order) const;
 };
 
 void Probe::Impl::ensure_open() {
@@ -169,6 +175,7 @@ void Probe::Impl::add_vnpus(Handle npu) {
                         DCMI_VMNG_SUB_CMD_GET_TOTAL_RESOURCE, static_cast<void*>(&all), &size);
   const size_t count = code == DCMI_OK ? std::min(all.vdev_num, unsigned{DCMI_SOC_SPLIT_MAX}) : 0;
   npu.cut = count > 0;
+  npu.cuts = code == DCMI_OK && api().create_vnpu != nullptr && api().destroy_vnpu != nullptr;
   handles.push_back(npu);
   for (size_t i = 0; i < count; ++i) {
     dcmi_vdev_query_stru one{};
@@ -270,6 +277,7 @@ Result<Card> Probe::Impl::describe(const Handle& handle) const {
   }
   if (card.model.empty()) return fail(Code::kUnavailable, handle.uuid + " has no chip name");
   card.partitioned = handle.cut;
+  card.cuts = handle.cuts;
   card.partition = handle.place;
   card.memory_bytes = card.is_partition() ? handle.memory_bytes : memory(handle).first;
   if (card.memory_bytes <= 0) return fail(Code::kUnavailable, handle.uuid + " has no memory size");
@@ -357,13 +365,101 @@ StatusReport Probe::status() {
   return report;
 }
 
+// The NPU of an order, from what was found last. Errors: kNotFound, kUnsupported.
+Result<Handle> Probe::Impl::npu_of(const PartitionOrder& order) const {
+  if (state != LibraryState::kOk) return fail(Code::kUnavailable, detail);
+  const auto npu = std::ranges::find(handles, order.parent_uuid, &Handle::uuid);
+  if (npu == handles.end()) return fail(Code::kNotFound, "there is no NPU " + order.parent_uuid);
+  if (!npu->cuts) return fail(Code::kUnsupported, "the driver makes no vNPUs of NPU " + order.parent_uuid);
+  return *npu;
+}
+
+const Handle* Probe::Impl::vnpu_at(const PartitionOrder& order) const {
+  const auto found = std::ranges::find_if(handles, [&](const Handle& handle) {
+    return handle.place.parent_uuid == order.parent_uuid && handle.place.start == order.place;
+  });
+  return found == handles.end() ? nullptr : &*found;
+}
+
+// The ids of an NPU's vNPUs are those from 100 + 16 times its physical id.
+Result<int64_t> Probe::place(const PartitionOrder& order, const std::vector<int64_t>& taken) {
+  const Inventory now = discover();
+  HEDDLE_TRY(const Handle npu, impl_->npu_of(order));
+  const Handle* there = order.place < 0 ? nullptr : impl_->vnpu_at(order);
+  // One of this template is the one that was ordered: a driver may bring vNPUs back after a start of the machine.
+  if (order.place >= 0 && (there == nullptr || there->place.profile == order.profile)) return order.place;
+  const auto card = std::ranges::find(now.cards, npu.uuid, &Card::uuid);
+  if (card == now.cards.end()) return fail(Code::kUnavailable, "NPU " + npu.uuid + " cannot be described");
+  const int64_t first = kFirstVnpu + kVnpuIds * card->minor;
+  const int64_t ids = card->model.starts_with("310P") ? kVnpuIds / 2 : kVnpuIds;
+  for (int64_t id = first + ids - 1; id >= first; --id) {
+    if (std::ranges::find(taken, id) != taken.end()) continue;
+    if (impl_->vnpu_at({order.parent_uuid, order.profile, id}) == nullptr) return id;
+  }
+  return fail(Code::kExhausted, fmt::format("NPU {} has {} vNPUs, and cannot have more", npu.uuid, ids));
+}
+
+Result<Inventory> Probe::make(const PartitionOrder& order) {
+  Inventory now = discover();
+  HEDDLE_TRY(const Handle npu, impl_->npu_of(order));
+  if (const Handle* there = impl_->vnpu_at(order)) {
+    if (there->place.profile == order.profile) return now;
+    return fail(Code::kConflict, fmt::format("vNPU {} of NPU {} was made by somebody else, of template {}", order.place,
+                                             npu.uuid, there->place.profile));
+  }
+  dcmi_create_vdev_res_stru wanted{};
+  wanted.vdev_id = static_cast<unsigned>(order.place);
+  wanted.vfg_id = kNoDevice;
+  if (order.profile.size() >= sizeof(wanted.template_name)) return fail(Code::kInvalidArgument, "no such template");
+  std::ranges::copy(order.profile, std::begin(wanted.template_name));
+  dcmi_create_vdev_out made{};
+  const int code = impl_->api().create_vnpu(npu.card, npu.device, &wanted, &made);
+  const std::string what = fmt::format("vNPU {} of template {} on NPU {}", order.place, order.profile, npu.uuid);
+  if (code == DCMI_ERR_CODE_RESOURCE_OCCUPIED) {
+    return fail(Code::kExhausted,
+                fmt::format("the driver makes no {}: error {}: its resources, or the NPU, are in use", what, code));
+  }
+  if (code != DCMI_OK) {
+    const Code kind = code == DCMI_ERR_CODE_INVALID_PARAMETER ? Code::kInvalidArgument
+                      : code == DCMI_ERR_CODE_NOT_SUPPORT     ? Code::kUnsupported
+                                                              : Code::kUnavailable;
+    return fail(kind, fmt::format("the driver makes no {}: dcmi_create_vdevice: error {}", what, code));
+  }
+  if (made.vdev_id != wanted.vdev_id) {
+    // It could not be told from those of others later.
+    (void)impl_->api().destroy_vnpu(npu.card, npu.device, made.vdev_id);
+    return fail(Code::kUnsupported, fmt::format("asked for {}, the driver made {}", what, made.vdev_id));
+  }
+  return discover();
+}
+
+Result<Inventory> Probe::drop(const PartitionOrder& order) {
+  Inventory now = discover();
+  // With the driver everything that it made has gone.
+  if (impl_->state == LibraryState::kMissing) return fail(Code::kNotFound, impl_->detail);
+  if (impl_->state != LibraryState::kOk) return fail(Code::kUnavailable, impl_->detail);
+  const Handle* there = impl_->vnpu_at(order);
+  if (there == nullptr || there->place.profile != order.profile) return now;
+  HEDDLE_TRY(const Handle npu, impl_->npu_of(order));
+  const auto id = static_cast<unsigned>(order.place);
+  if (const int code = impl_->api().destroy_vnpu(npu.card, npu.device, id); code != DCMI_OK) {
+    const Code kind = code == DCMI_ERR_CODE_RESOURCE_OCCUPIED ? Code::kConflict : Code::kUnavailable;
+    return fail(kind, fmt::format("vNPU {} of NPU {} cannot be taken away: dcmi_set_destroy_vdevice: error {}", id,
+                                  npu.uuid, code));
+  }
+  return discover();
+}
+
 int serve_probe(int fd, ProbeOptions options) {
   Probe probe(std::move(options));
+  const PartitionVendor partitions{[&](const auto& order, const auto& taken) { return probe.place(order, taken); },
+                                   [&](const auto& order) { return probe.make(order); },
+                                   [&](const auto& order) { return probe.drop(order); }};
   return serve_worker(fd, [&](std::string_view operation) -> Result<std::string> {
     if (operation == kAskCards) return inventory_json(probe.discover());
     if (operation == kAskStatus) return status_json(probe.status());
     if (operation == kAskTimes) return times_json({});
-    return fail(Code::kUnsupported, "unknown operation");
+    return answer_partition_call(operation, partitions);
   });
 }
 

@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "base/result.h"
 #include "vendors/vendor.h"
 
 namespace heddle::vendors::ascend {
@@ -26,13 +28,19 @@ class Probe {
   Inventory discover();
   StatusReport status();
 
+  // vNPUs (vendors/partition.h): a place is the vNPU's id. The driver hands out the lowest ones of an NPU by itself, so
+  // these are the highest: what lies there after a crash or a start of the machine is what was ordered.
+  Result<int64_t> place(const PartitionOrder& order, const std::vector<int64_t>& taken);
+  Result<Inventory> make(const PartitionOrder& order);
+  Result<Inventory> drop(const PartitionOrder& order);
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// The worker process: serves "cards" and "status" on the descriptor until the agent is gone, and no "times": DCMI does
-// not say how long a process had an NPU.
+// The worker process: serves "cards", "status" and calls for partitions on the descriptor until the agent is gone, and
+// no "times": DCMI does not say how long a process had an NPU.
 int serve_probe(int fd, ProbeOptions options);
 
 }  // namespace heddle::vendors::ascend

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "vendors/partition.h"
+
 namespace heddle::vendors::ascend {
 namespace {
 
@@ -95,15 +97,15 @@ TEST(AscendProbe, DescribesWhatTheDriverHasAndFollowsItsHealth) {
   EXPECT_FALSE(cut.cards[1].partitioned);
   EXPECT_TRUE(cut.cards[2].partitioned);
   const Card& vnpu = cut.cards[4];
-  EXPECT_EQ(vnpu.uuid, cut.cards[2].uuid + "-vnpu-101");
+  EXPECT_EQ(vnpu.uuid, cut.cards[2].uuid + "-vnpu-133");
   EXPECT_EQ(vnpu.model, "910B4");
   EXPECT_EQ(vnpu.minor, 2);
   EXPECT_EQ(vnpu.memory_bytes, 16 * kGiB);
   EXPECT_FALSE(vnpu.partitioned);
   EXPECT_EQ(vnpu.partition.parent_uuid, cut.cards[2].uuid);
   EXPECT_EQ(vnpu.partition.profile, "vir10_3c_16g");
-  EXPECT_EQ(vnpu.partition.start, 101);
-  EXPECT_EQ(vnpu.partition.gpu_instance, 101);
+  EXPECT_EQ(vnpu.partition.start, 133);
+  EXPECT_EQ(vnpu.partition.gpu_instance, 133);
   EXPECT_EQ(cut.cards[6].partition.profile, "vir01");
   EXPECT_EQ(cut.cards[6].memory_bytes, 3 * kGiB);
   machine.tool("fault --kind error --value 2149974016 --card 2");
@@ -111,9 +113,40 @@ TEST(AscendProbe, DescribesWhatTheDriverHasAndFollowsItsHealth) {
   ASSERT_THAT(of_cut.cards, SizeIs(7));
   EXPECT_FALSE(of_cut.cards[4].healthy) << "what befalls an NPU befalls its vNPUs";
   EXPECT_TRUE(of_cut.cards[6].healthy);
-  machine.tool("vnpu --card 3 --destroy 102");
+  machine.tool("vnpu --card 3 --destroy 148");
   EXPECT_THAT(probe.discover().cards, SizeIs(6));
   machine.tool("fault --kind clear");
+
+  // Those that are made on request: each from the top of the NPU's ids, and only what was ordered is taken away.
+  const std::string npu = found.cards[3].uuid;
+  EXPECT_FALSE(found.cards[0].cuts) << "an NPU of a super node";
+  EXPECT_TRUE(found.cards[3].cuts);
+  PartitionOrder order{npu, "vir02", -1};
+  EXPECT_EQ(probe.place(order, {155}), 154) << "155 is promised to another";
+  order.place = 155;
+  const auto made = probe.make(order);
+  ASSERT_TRUE(made) << made.error().text();
+  const Card* card = find_partition(made->cards, order);
+  ASSERT_NE(card, nullptr);
+  EXPECT_EQ(card->uuid, npu + "-vnpu-155");
+  EXPECT_EQ(card->memory_bytes, 6 * kGiB);
+  EXPECT_EQ(probe.make(order)->cards.size(), made->cards.size()) << "a call that is repeated makes nothing new";
+  EXPECT_EQ(probe.place(order, {}), 155) << "it stays where it is";
+  EXPECT_EQ(probe.place({npu, "vir01", 155}, {}), 154) << "another one does not";
+  const auto other = probe.make({npu, "vir01", 155});
+  EXPECT_EQ(other.error().code, Code::kConflict);
+  EXPECT_THAT(other.error().message, HasSubstr("vNPU 155"));
+  EXPECT_EQ(probe.make({npu, "vir09", 154}).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(probe.make({npu, "vir04", 154})->cards.size(), made->cards.size() + 1);
+  const auto full = probe.make({npu, "vir04", 153});
+  EXPECT_EQ(full.error().code, Code::kExhausted);
+  EXPECT_THAT(full.error().message, HasSubstr("template vir04"));
+  EXPECT_EQ(probe.drop({npu, "vir04", 155})->cards.size(), made->cards.size() + 1) << "of another template";
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(find_partition(probe.drop(order)->cards, order), nullptr);
+  ASSERT_TRUE(probe.drop({npu, "vir04", 154}));
+  EXPECT_THAT(probe.discover().cards, SizeIs(6));
+  EXPECT_EQ(probe.make({found.cards[0].uuid, "vir05_1c_16g", 100}).error().code, Code::kUnsupported);
+  EXPECT_EQ(probe.make({"nobody", "vir02", 155}).error().code, Code::kNotFound);
 }
 
 TEST(AscendProbe, AMachineWithoutTheDriverIsNoFault) {

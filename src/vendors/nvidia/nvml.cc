@@ -54,6 +54,15 @@ NvmlApi load_api(void* handle) {
   load(handle, api.attributes, {"nvmlDeviceGetAttributes_v2", "nvmlDeviceGetAttributes"});
   load(handle, api.gpu_instance_by_id, {"nvmlDeviceGetGpuInstanceById"});
   load(handle, api.gpu_instance_info, {"nvmlGpuInstanceGetInfo"});
+  load(handle, api.gpu_instance_profile, {"nvmlDeviceGetGpuInstanceProfileInfoV"});
+  load(handle, api.gpu_instance_places, {"nvmlDeviceGetGpuInstancePossiblePlacements_v2"});
+  load(handle, api.gpu_instances, {"nvmlDeviceGetGpuInstances"});
+  load(handle, api.create_gpu_instance, {"nvmlDeviceCreateGpuInstanceWithPlacement"});
+  load(handle, api.destroy_gpu_instance, {"nvmlGpuInstanceDestroy"});
+  load(handle, api.compute_instance_profile, {"nvmlGpuInstanceGetComputeInstanceProfileInfo"});
+  load(handle, api.compute_instances, {"nvmlGpuInstanceGetComputeInstances"});
+  load(handle, api.create_compute_instance, {"nvmlGpuInstanceCreateComputeInstance"});
+  load(handle, api.destroy_compute_instance, {"nvmlComputeInstanceDestroy"});
   load(handle, api.compute_processes,
        {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"});
   load(handle, api.graphics_processes,

@@ -44,6 +44,15 @@ struct NvmlApi {
   decltype(&::nvmlDeviceGetAttributes_v2) attributes = nullptr;
   decltype(&::nvmlDeviceGetGpuInstanceById) gpu_instance_by_id = nullptr;
   decltype(&::nvmlGpuInstanceGetInfo) gpu_instance_info = nullptr;
+  decltype(&::nvmlDeviceGetGpuInstanceProfileInfoV) gpu_instance_profile = nullptr;
+  decltype(&::nvmlDeviceGetGpuInstancePossiblePlacements_v2) gpu_instance_places = nullptr;
+  decltype(&::nvmlDeviceGetGpuInstances) gpu_instances = nullptr;
+  decltype(&::nvmlDeviceCreateGpuInstanceWithPlacement) create_gpu_instance = nullptr;
+  decltype(&::nvmlGpuInstanceDestroy) destroy_gpu_instance = nullptr;
+  decltype(&::nvmlGpuInstanceGetComputeInstanceProfileInfo) compute_instance_profile = nullptr;
+  decltype(&::nvmlGpuInstanceGetComputeInstances) compute_instances = nullptr;
+  decltype(&::nvmlGpuInstanceCreateComputeInstance) create_compute_instance = nullptr;
+  decltype(&::nvmlComputeInstanceDestroy) destroy_compute_instance = nullptr;
   decltype(&::nvmlDeviceGetComputeRunningProcesses_v3) compute_processes = nullptr;  // or _v2: the same layout
   decltype(&::nvmlDeviceGetGraphicsRunningProcesses_v3) graphics_processes = nullptr;
   decltype(&::nvmlDeviceGetComputeRunningProcesses) compute_processes_v1 = nullptr;

@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "vendors/nvidia/describe.h"
+#include "vendors/nvidia/mig.h"
 #include "vendors/nvidia/nvml.h"
+#include "vendors/partition.h"
 #include "vendors/source.h"
 #include "vendors/sysfs.h"
 #include "vendors/wire.h"
@@ -127,6 +129,7 @@ struct Probe::Impl {
   std::vector<HealthEvent> drain_events() const;
   std::optional<HealthEvent> new_ecc_errors(const Handle& handle);
   std::optional<CardTimes> times(const Handle& handle);
+  [[nodiscard]] Result<MigCard> mig_card(const PartitionOrder& order) const;
 };
 
 void Probe::Impl::ensure_open() {
@@ -308,6 +311,7 @@ Result<Card> Probe::Impl::describe(const Handle& handle, int64_t index) const {
   unsigned pending = 0;
   card.partitioned = handle.parent == nullptr &&
                      call(api().mig_mode, handle.device, &current, &pending) == NVML_SUCCESS && current != 0;
+  card.cuts = card.partitioned && MigCard(*library, handle.device).can_change();
   const Verdict health = verdict(whole);
   card.healthy = health.healthy;
   card.health_message = health.message;
@@ -522,13 +526,50 @@ TimesReport Probe::times() {
   return report;
 }
 
+Result<MigCard> Probe::Impl::mig_card(const PartitionOrder& order) const {
+  if (state != LibraryState::kOk) return fail(Code::kUnavailable, detail);
+  const auto card = std::ranges::find(handles, order.parent_uuid, &Handle::uuid);
+  if (card == handles.end() || card->parent != nullptr) return fail(Code::kNotFound, "no card " + order.parent_uuid);
+  return MigCard(*library, card->device);
+}
+
+Result<int64_t> Probe::place(const PartitionOrder& order, const std::vector<int64_t>& /*taken*/) {
+  (void)discover();
+  HEDDLE_TRY(const MigCard card, impl_->mig_card(order));
+  HEDDLE_CHECK_OK(card.check_vacant(order.profile, order.place));
+  return order.place;
+}
+
+Result<Inventory> Probe::make(const PartitionOrder& order) {
+  (void)discover();
+  HEDDLE_TRY(const MigCard card, impl_->mig_card(order));
+  HEDDLE_CHECK_OK(card.make(order.profile, order.place));
+  return discover();
+}
+
+Result<Inventory> Probe::drop(const PartitionOrder& order) {
+  Inventory now = discover();
+  // With the driver everything that it made has gone.
+  if (impl_->state == LibraryState::kMissing) return fail(Code::kNotFound, impl_->detail);
+  if (impl_->state != LibraryState::kOk) return fail(Code::kUnavailable, impl_->detail);
+  const auto known = std::ranges::find(now.cards, order.parent_uuid, &Card::uuid);
+  // Without the card, or without its MIG mode, nothing of it is left.
+  if (known == now.cards.end() || !known->partitioned) return now;
+  HEDDLE_TRY(const MigCard card, impl_->mig_card(order));
+  HEDDLE_CHECK_OK(card.drop(order.profile, order.place));
+  return discover();
+}
+
 int serve_probe(int fd, ProbeOptions options) {
   Probe probe(std::move(options));
+  const PartitionVendor partitions{[&](const auto& order, const auto& taken) { return probe.place(order, taken); },
+                                   [&](const auto& order) { return probe.make(order); },
+                                   [&](const auto& order) { return probe.drop(order); }};
   return serve_worker(fd, [&](std::string_view operation) -> Result<std::string> {
     if (operation == kAskCards) return inventory_json(probe.discover());
     if (operation == kAskStatus) return status_json(probe.status());
     if (operation == kAskTimes) return times_json(probe.times());
-    return fail(Code::kUnsupported, "unknown operation");
+    return answer_partition_call(operation, partitions);
   });
 }
 

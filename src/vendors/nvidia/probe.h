@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "base/result.h"
 #include "vendors/vendor.h"
 
 namespace heddle::vendors::nvidia {
@@ -30,12 +32,18 @@ class Probe {
   // The first call after a start or a rest of a card says nothing about it.
   TimesReport times();
 
+  // MIG instances of a card whose MIG mode is on (vendors/partition.h): a place is the first memory slice.
+  Result<int64_t> place(const PartitionOrder& order, const std::vector<int64_t>& taken);
+  Result<Inventory> make(const PartitionOrder& order);
+  Result<Inventory> drop(const PartitionOrder& order);
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// The worker process: serves "cards", "status" and "times" on the descriptor until the agent is gone.
+// The worker process: serves "cards", "status", "times" and calls for partitions on the descriptor until the agent is
+// gone.
 int serve_probe(int fd, ProbeOptions options);
 
 }  // namespace heddle::vendors::nvidia

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "vendors/partition.h"
 #include "vendors/wire.h"
 
 namespace heddle::vendors::nvidia {
@@ -89,6 +90,29 @@ TEST(Probe, FindsTheInstancesOfAPartitionedCardAndWhoIsOnThem) {
     EXPECT_TRUE(status.cards[0].processes.empty());
     EXPECT_EQ(status.cards[1].processes.size(), 1U) << read_file(dir + "/run").value_or("");
     EXPECT_TRUE(status.cards[2].processes.empty());
+    // Instances made on request beside those of others, which stay.
+    PartitionOrder order{found.cards[0].uuid, "1g.10gb", 0};
+    EXPECT_TRUE(found.cards[0].cuts);
+    EXPECT_FALSE(found.cards[3].cuts) << "its MIG mode is off";
+    EXPECT_EQ(probe.place(order, {}), 0);
+    for (int i = 0; i < 2; ++i) {
+      const auto made = probe.make(order);
+      ASSERT_TRUE(made) << made.error().text();
+      EXPECT_EQ(made->cards.size(), 5U) << "a call that is repeated makes nothing new";
+      const Card* instance = find_partition(made->cards, order);
+      ASSERT_NE(instance, nullptr);
+      EXPECT_TRUE(instance->uuid.starts_with("MIG-")) << instance->uuid;
+      EXPECT_EQ(instance->memory_bytes, int64_t{9984} << 20);
+    }
+    EXPECT_EQ(probe.place({order.parent_uuid, "1g.10gb", 2}, {}).error().code, Code::kConflict) << "another's";
+    EXPECT_EQ(probe.place({order.parent_uuid, "2g.20gb", 2}, {}).error().code, Code::kConflict) << "a part of it is";
+    EXPECT_EQ(probe.make({order.parent_uuid, "4g.40gb", 0}).error().code, Code::kExhausted);
+    EXPECT_EQ(probe.make({order.parent_uuid, "4g.40gb", 1}).error().code, Code::kInvalidArgument);
+    EXPECT_EQ(probe.make({order.parent_uuid, "5g.50gb", 0}).error().code, Code::kInvalidArgument);
+    EXPECT_EQ(probe.drop({order.parent_uuid, "1g.10gb", 2}).error().code, Code::kConflict) << "a process is on it";
+    EXPECT_EQ(probe.drop({order.parent_uuid, "1g.10gb", 1})->cards.size(), 5U) << "there is none";
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(probe.drop(order)->cards.size(), 4U);
+    EXPECT_EQ(probe.drop({found.cards[3].uuid, "1g.10gb", 0})->cards.size(), 4U) << "its MIG mode is off";
     ::kill(static_cast<pid_t>(std::stol(read_file(dir + "/pid").value_or("0"))), SIGKILL);
     // What befalls the card befalls its instances.
     ASSERT_EQ(std::system((bin + "/bin/nvsim fault --root " + dir + " --card 0 --kind xid --value 79").c_str()), 0);

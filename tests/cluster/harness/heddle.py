@@ -270,7 +270,7 @@ class Heddle:
         """The agent has published this many cards of the real node."""
         def published():
             found = [device for body in self.api.list("resourceslices", field=f"spec.nodeName={self.cluster.node.name}")
-                     if body["spec"]["driver"] == objects.DRIVER for device in body["spec"]["devices"]]
+                     if body["spec"]["driver"] == objects.DRIVER for device in body["spec"].get("devices", [])]
             return found if len(found) == cards else None
         return wait_until(lambda: f"{cards} cards are published\n{self.agent.tail()}", published, timeout, check=self.agent.check)
 
