@@ -141,8 +141,10 @@ DeviceUsage usage_of(const model::ClaimSpec& spec, const model::Allocation& allo
     std::string kind = request == nullptr ? std::string() : dialects::device_kind(*request);
     // A request for any device of ours is of the kind that it got.
     if (kind.empty()) kind = engine::vendor_of_pool(result.pool);
-    Amounts one{1, capacity_of(result.consumed_capacity, "memory") >> 20,
-                capacity_of(result.consumed_capacity, "cores"), 0};
+    // Of a device that is granted alone the claim says what it has.
+    const bool consumed = !result.consumed_capacity.empty() || request == nullptr;
+    const int64_t memory = capacity_of(consumed ? result.consumed_capacity : request->capacity, "memory");
+    Amounts one{1, memory >> 20, capacity_of(result.consumed_capacity, "cores"), 0};
     for (const model::AllocatedConfig& entry : allocation.config) {
       if (!entry.from_class) one.memory_percent += asked_percent(entry.config, driver, result.request);
     }

@@ -283,7 +283,8 @@ std::vector<Selector> restrictions(const RequestVendor& vendor, const catalog::R
       selector.values = items_of(it->second);
       if (selector.values.empty()) continue;
       const bool types = op == Selector::Op::kContainsAny || op == Selector::Op::kContainsNone;
-      selector.attribute = types ? "model" : (kind == Ask::Kind::kPartition ? "parentUUID" : "uuid");
+      const bool part = kind == Ask::Kind::kPartition || kind == Ask::Kind::kTemplate;
+      selector.attribute = types ? "model" : (part ? "parentUUID" : "uuid");
       if (types) {
         // The dialect's own names of products begin with this; the driver's do not.
         const std::string prefix = lower(vendor.type_prefix);

@@ -23,8 +23,9 @@ bool is_identifier(std::string_view name) {
          std::all_of(name.begin(), name.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
 }
 
-// A device that says nothing is a card.
+// A device that says nothing is a card. What is hard and of a profile is a part.
 Selector type_selector(Ask::Kind kind) {
+  if (kind == Ask::Kind::kTemplate) return {Selector::Op::kEquals, "isolation", {"hard"}, "hard", ""};
   return {Selector::Op::kEquals, "type", {kind == Ask::Kind::kPartition ? "partition" : "card"}, "card", ""};
 }
 
@@ -72,9 +73,23 @@ std::optional<Ask> read_ask(const model::DeviceRequest& request) {
   ask.says_kind = !ask.selectors.empty();
   ask.kind = exactly.capacity.contains(std::string(kCoresCapacity)) ? Ask::Kind::kShare : Ask::Kind::kWhole;
   if (!ask.says_kind) return ask.vendor == "nvidia" ? std::optional(ask) : std::nullopt;
-  if (ask.selectors.front() == type_selector(Ask::Kind::kPartition)) ask.kind = Ask::Kind::kPartition;
+  for (const Ask::Kind kind : {Ask::Kind::kPartition, Ask::Kind::kTemplate}) {
+    if (ask.selectors.front() == type_selector(kind)) ask.kind = kind;
+  }
   ask.selectors.erase(ask.selectors.begin());
   return ask;
+}
+
+// One part, of the size that its name has on some card.
+bool names_template(const Ask& ask) {
+  if (ask.kind != Ask::Kind::kTemplate) return true;
+  const auto pins = [&](std::string_view attribute, Selector::Op op) {
+    return std::any_of(ask.selectors.begin(), ask.selectors.end(), [&](const Selector& selector) {
+      return selector.attribute == attribute && selector.op == op && !selector.values.empty();
+    });
+  };
+  return ask.count == 1 && ask.memory_mib > 0 && ask.percent == 0 && pins("profile", Selector::Op::kEquals) &&
+         pins("model", Selector::Op::kIn);
 }
 
 bool in_range(const Ask& ask) {
@@ -83,12 +98,13 @@ bool in_range(const Ask& ask) {
                        ask.cores >= 0 && ask.cores <= 100;
   const bool vendor = ask.vendor.empty() ? ask.kind == Ask::Kind::kWhole : is_vendor(ask.vendor);
   const bool part = ask.memory_mib > 0 || ask.percent > 0;
-  const bool whole_has_no_part = ask.kind == Ask::Kind::kShare || (!part && !ask.gives_way && !ask.mps);
+  const bool whole_has_no_part = ask.kind == Ask::Kind::kShare || ask.kind == Ask::Kind::kTemplate || !part;
+  const bool of_shares = ask.kind == Ask::Kind::kShare || (!ask.gives_way && !ask.mps);
   const bool mask = !ask.mps || (ask.cores > 0 && ask.cores < 100);
   const bool selectors = std::all_of(ask.selectors.begin(), ask.selectors.end(),
                                      [](const Selector& selector) { return is_identifier(selector.attribute); });
-  return numbers && vendor && whole_has_no_part && mask && !(ask.memory_mib > 0 && ask.percent > 0) && selectors &&
-         is_dns_label(ask.name);
+  return numbers && vendor && whole_has_no_part && of_shares && mask && names_template(ask) &&
+         !(ask.memory_mib > 0 && ask.percent > 0) && selectors && is_dns_label(ask.name);
 }
 
 }  // namespace

@@ -23,13 +23,14 @@ struct Ask {
   enum class Kind {
     kWhole,      // the card and everything of it
     kShare,      // a part of the card; the card may have other tenants
-    kPartition,  // a ready-made hard part
+    kPartition,  // a hard part, by its profile
+    kTemplate,   // a hard part that memory was rounded up to; named by the template and by its memory
   };
   std::string name = "gpu";  // of the request
   std::string vendor;        // "nvidia"; empty: any device of ours
   Kind kind = Kind::kWhole;
   int64_t count = 1;
-  int64_t memory_mib = 0;           // per device; 0: not named
+  int64_t memory_mib = 0;           // per device; 0: not named; of a template: its own
   int64_t percent = 0;              // of each device's memory, 1..99; 0: not named
   int64_t cores = 0;                // percent of each device; a share always names them
   bool different_cards = false;     // of partitions; several shares always are of different cards

@@ -39,6 +39,11 @@ TEST(ClaimForm, ThereAndBack) {
   chosen.name = "two";
   chosen.selectors.push_back({Selector::Op::kContainsAny, "model", {"a100", "h100"}, "", ""});
   chosen.selectors.push_back({Selector::Op::kNotIn, "uuid", {"GPU-1"}, "", ""});
+  Ask sized = whole("npu", "ascend", 1);
+  sized.kind = Ask::Kind::kTemplate;
+  sized.memory_mib = 8192;
+  sized.selectors.push_back({Selector::Op::kIn, "model", {"910B4"}, "", ""});
+  sized.selectors.push_back({Selector::Op::kEquals, "profile", {"vir05_1c_8g"}, "vir05_1c_8g", ""});
   Ask low = share(1, 0, 50, 0);
   low.gives_way = true;
   Ask lower = share(1, 3000, 0, 30);
@@ -50,6 +55,7 @@ TEST(ClaimForm, ThereAndBack) {
                              form({share(1, 3000, 0, 30)}),
                              form({share(3, 0, 50, 10)}, true),
                              form({share(1, 0, 0, 25)}),
+                             form({sized}),
                              form({share(1, 500, 0, 100), whole("dcu", "hygon", 2), partition, chosen})};
   for (const ClaimForm& one : forms) {
     const model::ClaimSpec spec = claim_spec(one);
@@ -101,6 +107,16 @@ TEST(ClaimForm, AnythingElseIsRefused) {
   Ask any_share = share(1, 10, 0, 0);
   any_share.vendor.clear();
   EXPECT_TRUE(refused(form({any_share})));
+
+  Ask sized = whole("npu", "ascend", 1);
+  sized.kind = Ask::Kind::kTemplate;
+  sized.memory_mib = 8192;
+  sized.selectors.push_back({Selector::Op::kIn, "model", {"910B4"}, "", ""});
+  EXPECT_TRUE(refused(form({sized})));  // of no template
+  sized.selectors.push_back({Selector::Op::kEquals, "profile", {"vir05_1c_8g"}, "", ""});
+  EXPECT_FALSE(refused(form({sized})));
+  sized.memory_mib = 0;
+  EXPECT_TRUE(refused(form({sized})));  // of no size
 
   Ask odd = whole("gpu", "nvidia", 1);
   odd.selectors.push_back({Selector::Op::kEquals, "generation2", {"1"}, "", ""});

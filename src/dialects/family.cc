@@ -292,10 +292,10 @@ void FamilyReader::choose_hard_split() {
                        ask_.count, asked, amounts_.count.key));
     return;
   }
-  ask_.kind = Ask::Kind::kShare;
+  ask_.kind = Ask::Kind::kTemplate;
   ask_.memory_mib = found->mib;
-  ask_.cores = found->cores * 100 / split.cores;
-  ask_.selectors.push_back({Selector::Op::kEquals, "isolation", {"hard"}, "hard", ""});
+  ask_.cores = 0;  // the template's
+  ask_.selectors.push_back({Selector::Op::kEquals, "profile", {found->name}, found->name, ""});
   if (found->mib != asked)
     round(fmt::format("{}: {} MiB asked, {} MiB granted, template {} with {} of {} AI cores", memory.key, asked,
                       found->mib, found->name, found->cores, split.cores));
@@ -478,7 +478,8 @@ Understood FamilyReader::run() {
 std::string describe(const Ask& ask, std::string_view noun) {
   const std::string devices = fmt::format("{} {}{}", ask.count, noun, ask.count == 1 ? "" : "s");
   if (ask.kind == Ask::Kind::kWhole) return devices + ", whole";
-  if (ask.kind == Ask::Kind::kPartition) {
+  const bool part = ask.kind == Ask::Kind::kPartition || ask.kind == Ask::Kind::kTemplate;
+  if (part) {
     std::string profile;
     for (const Selector& selector : ask.selectors) {
       if (selector.attribute == "profile" && !selector.values.empty())
@@ -488,7 +489,9 @@ std::string describe(const Ask& ask, std::string_view noun) {
       return fmt::format("{} hard partition{} of {}{}, the smallest that holds it", ask.count,
                          ask.count == 1 ? "" : "s", noun, ask.different_cards ? "s, each of a different card" : "");
     }
-    return devices + profile;
+    const bool sized = ask.kind == Ask::Kind::kTemplate;
+    return (sized ? fmt::format("a hard part of {}", devices) : devices) + profile +
+           (sized ? fmt::format(", {} MiB", ask.memory_mib) : std::string());
   }
   std::string memory = "all memory";
   if (ask.memory_mib > 0) memory = fmt::format("{} MiB", ask.memory_mib);

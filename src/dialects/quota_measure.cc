@@ -40,6 +40,8 @@ std::string device_kind(const model::DeviceSubRequest& request) {
     if (selector->attribute == "model" && pins) models = selector->values;
     if (selector->attribute == "profile" && selector->op == Selector::Op::kEquals) profile = selector->values.front();
   }
+  // A part that memory was rounded up to counts by the names that asked for it: those of its card.
+  if (request.capacity.contains(std::string(kMemoryCapacity))) profile.clear();
   return kind_name(vendor, models, profile);
 }
 

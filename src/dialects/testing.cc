@@ -31,7 +31,7 @@ std::string selector_words(const Selector& selector) {
 }
 
 std::string words(const Ask& ask) {
-  constexpr const char* kKinds[] = {"whole", "share", "partition"};
+  constexpr const char* kKinds[] = {"whole", "share", "partition", "template"};
   std::string out = fmt::format("{} {} {}", ask.vendor, kKinds[static_cast<int>(ask.kind)], ask.count);
   if (ask.memory_mib > 0) out += fmt::format(" {}Mi", ask.memory_mib);
   if (ask.percent > 0) out += fmt::format(" {}%", ask.percent);

@@ -8,6 +8,7 @@ import pytest
 
 from harness import image, objects
 from harness.heddle import build_dir, program
+from harness.process import wait_until
 from test_controller import wait_waiting
 from test_share import wait_done, wait_line
 
@@ -105,7 +106,7 @@ def cut(npus):
     npus.wait_slices(cards + 3)
     yield npus
     for number in made:
-        subprocess.run([program("ascendsim"), "vnpu", "--root", root, "--card", "1", "--destroy", number], check=True)
+        subprocess.run([program("ascendsim"), "vnpu", "--root", root, "--card", "1", "--destroy", number], check=False)
 
 
 def test_vnpus_are_offered_in_place_of_the_npu_that_is_cut(cut):
@@ -121,12 +122,97 @@ def test_vnpus_are_offered_in_place_of_the_npu_that_is_cut(cut):
 def test_a_pod_gets_the_node_of_its_vnpu_alone(cut, ns):
     def pod(name, limits, *steps):
         return objects.pod(name, ns, [objects.container("main", ["sh", "-c", "; ".join(steps)], IMAGE, limits=limits)])
-    # HAMi's request by memory alone means a hard share, which a whole NPU shared by the guard is not; it is not taken
-    # to a vNPU yet, and waits rather than get something else.
-    cut.api.create("pods", pod("hard", npu_share(8192), "true"))
-    wait_waiting(cut.api, ns, "hard")
+    # HAMi's request by memory alone means a hard share: the smallest template that holds it, and no other one.
+    cut.api.create("pods", pod("hard", npu_share(5000), "ls /dev", "sleep 3600"))
+    wait_line(cut, ns, "hard", r"^davinci116$")
+    cut.api.create("pods", pod("second", npu_share(8192), "true"))
+    wait_waiting(cut.api, ns, "second")
     cut.api.create("pods", pod("named", {"huawei.com/Ascend910-10c.3cpu.16g": "1"}, "ls /dev"))
     text = wait_done(cut, ns, "named")
     assert "davinci117\n" in text and "davinci1\n" not in text and "davinci0\n" not in text, text
     cut.api.create("pods", acl("share", ns, "mem", limits=npu_share(3000, 30)))
     assert "total=3000" in wait_done(cut, ns, "share"), "the other NPU is shared as before"
+
+
+@pytest.fixture(scope="module")
+def cutting(npus):
+    """The agent makes vNPUs by itself. Beside it an administrator has made one, which stays what it is."""
+    root = npus.driver_root
+    for npu, _, number in vnpus(npus):
+        subprocess.run([program("ascendsim"), "vnpu", "--root", root, "--card", npu, "--destroy", number], check=True)
+    made = subprocess.run([program("ascendsim"), "vnpu", "--root", root, "--card", "1", "--template", "vir10_3c_16g"], check=True,
+                          capture_output=True, text=True).stdout.strip()
+    cards = len(published(npus.api, "nvidia"))
+    npus.agent.stop()
+    (npus.state_dir / "inventory-ascend.json").unlink()
+    npus.start_agent(make_partitions="ascend")
+    # The first NPU: whole, and four and two parts. The second: what is there, and each of the parts that still fits.
+    npus.wait_slices(cards + 7 + 7)
+    yield npus
+    subprocess.run([program("ascendsim"), "vnpu", "--root", root, "--card", "1", "--destroy", made], check=True)
+    npus.agent.stop()
+    npus.start_agent()
+
+
+def vnpus(heddle):
+    """Of the machine: (NPU, template, id)."""
+    out, found = subprocess.run([program("ascendsim"), "show", "--root", heddle.driver_root], check=True, capture_output=True,
+                                text=True).stdout, []
+    for line in out.splitlines():
+        words = line.split()
+        if words[0] == "npu":
+            npu = words[1]
+        if words[0] == "vnpu":
+            found.append((npu, words[2], words[1]))
+    return found
+
+
+OTHERS = ("1", "vir10_3c_16g", "116")
+
+
+def test_a_vnpu_is_made_for_a_request_by_memory_and_goes_with_its_pod(cutting, ns):
+    api, heddle = cutting.api, cutting
+
+    def pod(name, limits, *steps):
+        return objects.pod(name, ns, [objects.container("main", ["sh", "-c", "; ".join(steps)], IMAGE, limits=limits)])
+    assert vnpus(heddle) == [OTHERS]
+    for name in ("one", "two"):
+        api.create("pods", pod(name, npu_share(5000), "ls /dev", "sleep 3600"))
+    wait_line(heddle, ns, "one", r"^davinci1\d\d$")
+    wait_line(heddle, ns, "two", r"^davinci1\d\d$")
+    assert vnpus(heddle) == [("0", "vir05_1c_8g", "115"), ("0", "vir05_1c_8g", "114"), OTHERS]
+    # An NPU with vNPUs is neither shared nor given whole; the other one has the administrator's.
+    api.create("pods", acl("share", ns, "mem", limits=npu_share(3000, 30)))
+    api.create("pods", acl("whole", ns, "mem", limits={"huawei.com/Ascend910B4": "1"}))
+    wait_waiting(api, ns, "share")
+    wait_waiting(api, ns, "whole")
+    # Killed and started again, the agent knows which are its own.
+    heddle.agent.kill()
+    heddle.start_agent(make_partitions="ascend")
+    api.delete("pods", "one", ns)
+    wait_until("the first vNPU is gone", lambda: len(vnpus(heddle)) == 2, 60)
+    api.delete("pods", "two", ns)
+    wait_until("the second vNPU is gone", lambda: vnpus(heddle) == [OTHERS], 60)
+    # And the NPU is whole again.
+    wait_done(heddle, ns, "share")
+    wait_done(heddle, ns, "whole")
+    metrics = heddle.metrics("agent")
+    assert metrics['heddle_agent_partitions_total{vendor="ascend",result="removed"}'] == 2
+    assert vnpus(heddle) == [OTHERS]
+
+
+def test_a_vnpu_that_the_driver_does_not_make_is_told_on_the_pod(cutting, ns):
+    api, heddle = cutting.api, cutting
+    # Made behind the agent's back, after its last look.
+    made = [subprocess.run([program("ascendsim"), "vnpu", "--root", heddle.driver_root, "--card", "0", "--template", "vir10_3c_16g"],
+                           check=True, capture_output=True, text=True).stdout.strip() for _ in range(2)]
+    api.create("pods", objects.pod("late", ns, [objects.container("main", ["ls", "/dev"], IMAGE, limits=npu_share(5000))]))
+    wait_until(lambda: f"an event says why:\n{api.story(ns, 'late')}", lambda: any(
+        "error -8020" in message for _, message, _ in api.events(ns, "late")), 60)
+    for number in made:
+        subprocess.run([program("ascendsim"), "vnpu", "--root", heddle.driver_root, "--card", "0", "--destroy", number], check=True)
+    # As others' vNPUs they would be waited for until the agent's next start.
+    heddle.agent.kill()
+    heddle.start_agent(make_partitions="ascend")
+    wait_done(heddle, ns, "late", 120)
+    wait_until("its vNPU is gone", lambda: vnpus(heddle) == [OTHERS], 60)

@@ -13,6 +13,7 @@
 #include "catalog/requests.h"
 #include "codec/codec.h"
 #include "controller/objects.h"
+#include "dialects/claim_form.h"
 #include "dialects/translate.h"
 #include "engine/engine.h"
 #include "vendors/wire.h"
@@ -127,9 +128,15 @@ TEST(Compat, TheRequestOfAnotherWebhookIsRead) {
 }
 
 // From 0.2 on the webhook says of each request which type of device it means, and what was rounded; from 0.3 on which
-// shares give way.
+// shares give way; from 0.5 on which template memory was rounded up to.
 class CompatWebhook : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Versions, CompatWebhook, testing::Values("0.2", "0.3"));
+INSTANTIATE_TEST_SUITE_P(Versions, CompatWebhook, testing::Values("0.3", "0.5"));
+
+TEST(Compat, TheRequestOfAWebhookThatKnewNoTemplatesIsRead) {
+  const auto read = dialects::parse_requests(golden("request", "0.2"));
+  ASSERT_TRUE(read) << read.error().text();
+  for (const auto& request : *read) EXPECT_TRUE(dialects::read_claim_form(request.spec)) << request.claim_name;
+}
 
 TEST_P(CompatWebhook, ThisVersionWritesTheRequestOfTheNewestFolders) {
   const auto rules = catalog::Requests::built_in();
