@@ -437,7 +437,7 @@ Result<int> write_slots(const std::string& path,
   int written = 0;
   for (size_t i = 0; i < slots.size(); ++i) {
     const heddle_guard_slot& slot = slots[i];
-    if (slot.owner == 0 || slot.start_time == 0) continue;
+    if (slot.owner == 0) continue;
     const std::vector<SlotWord> words = decide(slot);
     for (const SlotWord& word : words) {
       const off_t offset = start + static_cast<off_t>(i * sizeof(slot) + word.offset);
@@ -456,9 +456,11 @@ SlotOwner owner_of(const heddle_guard_slot& slot) {
 
 Result<int> free_slots_of_dead(const std::string& path, const std::function<bool(const SlotOwner&)>& is_alive) {
   return write_slots(path, [&](const heddle_guard_slot& slot) -> std::vector<SlotWord> {
-    if (slot.dead_start_time == slot.start_time || is_alive(owner_of(slot))) return {};
+    // One that died before it had written its start time is named by the slot's owner.
+    const uint64_t name = slot.start_time != 0 ? slot.start_time : slot.owner;
+    if (slot.dead_start_time == name || is_alive(owner_of(slot))) return {};
     return {{offsetof(heddle_guard_slot, dead_seen_ns), static_cast<uint64_t>(SystemClock().monotonic_nanos())},
-            {offsetof(heddle_guard_slot, dead_start_time), slot.start_time}};
+            {offsetof(heddle_guard_slot, dead_start_time), name}};
   });
 }
 
@@ -466,6 +468,7 @@ Result<int> tell_host_pids(const std::string& path, const std::function<uint32_t
   return write_slots(path, [&](const heddle_guard_slot& slot) -> std::vector<SlotWord> {
     // The start time is part of the word: a slot that changes hands meanwhile does not take it for its own.
     const auto started = static_cast<uint32_t>(slot.start_time);
+    if (slot.start_time == 0) return {};
     if (slot.host_pid != 0 && static_cast<uint32_t>(slot.host_pid) == started) return {};
     const uint32_t pid = find_pid(owner_of(slot));
     if (pid == 0) return {};

@@ -131,7 +131,8 @@ Result<UsageReport> read_usage(int fd);
 
 // Marks the slots of processes for which is_alive says no: the charges are taken off by the next process of the tenant
 // that needs them. Needed only where the tenant's processes cannot see each other, that is in several pid namespaces;
-// otherwise they do this themselves. is_alive sees only owners with a start time. Gives the number of slots marked.
+// otherwise they do this themselves. An owner without a start time is one that has not written it yet: any process of
+// this pid there is it. is_alive is asked after the file was read. Gives the number of slots marked.
 Result<int> free_slots_of_dead(const std::string& path, const std::function<bool(const SlotOwner&)>& is_alive);
 
 // Writes into the slots of processes in pid namespaces of their own which pid they have for the host, so that they find
@@ -145,7 +146,7 @@ class LiveProcesses {
  public:
   static Result<LiveProcesses> scan(const std::string& proc = "/proc");
   [[nodiscard]] bool contains(const SlotOwner& owner) const { return pid_of(owner) != 0; }
-  // The pid that this /proc has for the process; 0: it has none.
+  // The pid that this /proc has for the process, for one without start time whenever it began; 0: it has none.
   [[nodiscard]] uint32_t pid_of(const SlotOwner& owner) const;
 
  private:

@@ -293,7 +293,7 @@ TEST_F(FilesTest, MarksOnlyTheDead) {
     return owner.pid == 103;
   });
   ASSERT_TRUE(marked) << marked.error().text();
-  EXPECT_EQ(*marked, 1);
+  EXPECT_EQ(*marked, 2);
   const std::string content = read_file(path_).value();
   const auto seen_ns = [&](size_t slot) {
     uint64_t seen = 0;
@@ -306,7 +306,9 @@ TEST_F(FilesTest, MarksOnlyTheDead) {
   EXPECT_EQ(seen_ns(3), 0u);
   EXPECT_GT(seen_ns(9), 0u);
   EXPECT_LE(seen_ns(9), static_cast<uint64_t>(SystemClock().monotonic_nanos()));
-  ASSERT_EQ(asked.size(), 2u) << "a process that has not written its start time is not asked about";
+  ASSERT_EQ(asked.size(), 3u);
+  EXPECT_EQ(asked[2].pid, 112u) << "one that has not written its start time, too";
+  EXPECT_EQ(asked[2].start_time, 0u);
   EXPECT_EQ(asked[1].pid, 109u);
   EXPECT_EQ(asked[1].pid_namespace, 4026531836u);
   EXPECT_EQ(asked[1].start_time, 7009u);

@@ -120,7 +120,8 @@ struct heddle_guard_slot {
   uint64_t owner;           /* pid:22 | low bits of generation:10 | inode of its pid namespace:32; 0: free */
   uint64_t generation;      /* raised each time the slot is freed */
   uint64_t start_time;      /* of the process, as field 22 of /proc/<pid>/stat; 0: not written yet */
-  uint64_t dead_start_time; /* written by the agent: the process with this start time is gone */
+  uint64_t dead_start_time; /* written by the agent: the process with this start time is gone; while start_time is 0:
+                               the owner, as above, that is gone */
   uint64_t launches;
   uint64_t throttled_ns; /* time that launches were held back */
   uint64_t host_pid;     /* written by the agent: host pid:32 | low bits of the start time of the process meant:32 */

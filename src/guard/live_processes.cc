@@ -82,7 +82,10 @@ Result<LiveProcesses> LiveProcesses::scan(const std::string& proc) {
 uint32_t LiveProcesses::pid_of(const SlotOwner& owner) const {
   const auto found = std::lower_bound(sorted_.begin(), sorted_.end(), owner,
                                       [](const Process& a, const SlotOwner& b) { return key_of(a.owner) < key_of(b); });
-  return found != sorted_.end() && key_of(found->owner) == key_of(owner) ? found->pid : 0;
+  if (found == sorted_.end() || found->owner.pid_namespace != owner.pid_namespace || found->owner.pid != owner.pid) {
+    return 0;
+  }
+  return owner.start_time == 0 || found->owner.start_time == owner.start_time ? found->pid : 0;
 }
 
 }  // namespace heddle::guard

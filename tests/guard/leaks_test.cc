@@ -1,6 +1,8 @@
 // Ways by which a tenant's processes could hold more of a card than is charged, or be charged for what they no longer
 // hold, against the simulated machine.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "guard/harness.h"
+#include "guard/ledger.h"
 
 namespace heddle::guard::test {
 namespace {
@@ -175,6 +178,85 @@ TEST_F(LeaksTest, WhatNvidiaSmiAsksForShowsTheShareAlone) {
   const auto all = operators.tell("smi 0");
   ASSERT_GT(all.size(), 3u);
   EXPECT_EQ(all[3], 2) << "without the guard both are seen";
+}
+
+// Inputs that another vendor-neutral limiter is known to be tested with.
+TEST_F(LeaksTest, HandlesOfTheHostAndThoseMadeWithoutAContext) {
+  give(1000);
+  Probe p = probe();
+  step(p, "init");
+  step(p, "create-host 2097152");
+  EXPECT_EQ(charged(folder_.path(), 0), 0) << "memory of the host";
+  step(p, "create 2097152000", kOutOfMemory);
+  const int64_t handle = step(p, "create 419430400");
+  EXPECT_EQ(charged(folder_.path(), 0), 400 * kMiB);
+  step(p, "release-handle " + text(handle));
+  EXPECT_EQ(charged(folder_.path(), 0), 0);
+}
+
+TEST_F(LeaksTest, ALimitThatIsLoweredBelowWhatIsUsedAllowsNothingMore) {
+  give(2000);
+  Probe p = probe();
+  step(p, "init");
+  step(p, "ctx 0");
+  step(p, "alloc 1572864000");
+  give(500);
+  Probe q = probe();
+  step(q, "init");
+  step(q, "ctx 0", kOutOfMemory);
+  step(q, "retain 0", kOutOfMemory);
+  EXPECT_EQ(q.tell("nvml 0"),
+            (std::vector<int64_t>{0, 500 * kMiB, 500 * kMiB, 0, 500 * kMiB, 500 * kMiB, 0, 1, p.pid()}));
+  p.kill();
+  ASSERT_EQ(q.code("ctx 0"), kOk);
+  EXPECT_EQ(q.tell("info"), (std::vector<int64_t>{kOk, 200 * kMiB, 500 * kMiB}));
+  step(q, "alloc 209715200");
+  step(q, "alloc 1", kOutOfMemory);
+}
+
+TEST_F(LeaksTest, OfTwoThatAskForMoreThanHalfAtATimeExactlyOneHasIt) {
+  give(1024 + 600);
+  Probe a = probe();
+  Probe b = probe();
+  for (Probe* p : {&a, &b}) {
+    step(*p, "init");
+    step(*p, "ctx 0");
+  }
+  for (int round = 0; round < 50; ++round) {
+    a.send("alloc 629145600");
+    b.send("alloc 629145600");
+    const auto first = a.receive();
+    const auto second = b.receive();
+    ASSERT_EQ(first.at(0) + second.at(0), kOk + kOutOfMemory) << "round " << round;
+    EXPECT_EQ(charged(folder_.path(), 0), machine_.taken(0));
+    Probe& winner = first[0] == kOk ? a : b;
+    step(winner, "free " + text(first[0] == kOk ? first.at(1) : second.at(1)));
+  }
+}
+
+// In another pid namespace, where only the agent can tell.
+TEST_F(LeaksTest, AProcessThatDiedBeforeItWroteItsStartTimeHoldsNoSlot) {
+  give(1000);
+  Probe p = probe();
+  step(p, "init");
+  step(p, "ctx 0");
+  const int file = ::open(folder_.path("usage").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(file, 0);
+  void* memory = ::mmap(nullptr, sizeof(heddle_guard_usage), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  ::close(file);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* usage = static_cast<heddle_guard_usage*>(memory);
+  constexpr uint32_t kSlot = 7;
+  usage->slots[kSlot].owner = ledger::pack_owner(4321, usage->slots[kSlot].generation, 12345);
+  usage->header.slots_used = kSlot + 1;
+  ASSERT_EQ(p.code("info"), kOk);
+  EXPECT_NE(usage->slots[kSlot].owner, 0u) << "nobody has said anything of it yet";
+  const auto owner_is_gone = [](const SlotOwner& owner) { return owner.pid != 4321; };
+  EXPECT_EQ(*free_slots_of_dead(folder_.path("usage"), [](const SlotOwner&) { return true; }), 0);
+  EXPECT_EQ(*free_slots_of_dead(folder_.path("usage"), owner_is_gone), 1);
+  ASSERT_EQ(p.code("info"), kOk);
+  EXPECT_EQ(usage->slots[kSlot].owner, 0u);
+  ::munmap(memory, sizeof(heddle_guard_usage));
 }
 
 TEST_F(LeaksTest, APoolThatIsDestroyedInUseIsChargedUntilItsMemoryIsBack) {

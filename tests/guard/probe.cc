@@ -93,11 +93,11 @@ std::string allocate(const std::string& verb, Words& words) {
 }
 
 std::string virtual_memory(const std::string& verb, Words& words) {
-  if (verb == "create" || verb == "create-shared") {
+  if (verb == "create" || verb == "create-shared" || verb == "create-host") {
     CUmemAllocationProp wanted{};
     if (verb == "create-shared") wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    wanted.location.type = verb == "create-host" ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
     CUmemGenericAllocationHandle handle = 0;
     const CUresult code = CU(cuMemCreate)(&handle, take<size_t>(words), &wanted, 0);
     return say(code, handle);
@@ -329,6 +329,12 @@ std::string graph_memory(Words& words) {
   return say(code, reinterpret_cast<size_t>(exec));
 }
 
+CUcontext current_context() {
+  CUcontext context = nullptr;
+  CU(cuCtxGetCurrent)(&context);
+  return context;
+}
+
 // Several threads allocate and free at random; tells how many allocations each outcome had.
 std::string storm(Words& words) {
   const int threads = take<int>(words);
@@ -338,7 +344,7 @@ std::string storm(Words& words) {
   int done = 0;
   int refused = 0;
   int other = 0;
-  CUcontext context = state.context;
+  CUcontext context = current_context();
   for (int t = 0; t < threads; ++t) {
     all.emplace_back([=, &done, &refused, &other] {
       CU(cuCtxSetCurrent)(context);
@@ -367,6 +373,19 @@ std::string storm(Words& words) {
 }
 
 std::string obey(const std::string& line);
+
+// "thread <line>": obeyed by another thread, in the same context; "bare-thread <line>": in none.
+std::string in_thread(Words& words, CUcontext context) {
+  std::string rest;
+  std::getline(words, rest);
+  std::string answer;
+  std::thread other([&] {
+    CU(cuCtxSetCurrent)(context);
+    answer = obey(rest.substr(rest.find_first_not_of(' ')));
+  });
+  other.join();
+  return answer;
+}
 
 // "1", or "0" and whether the lookup says why; without that, programs that print the reason fall.
 std::string dlsym_default(Words& words) {
@@ -455,8 +474,8 @@ std::string obey(const std::string& line) {
   if (verb == "join") return state.aside.join(), "0";
   if (verb == "free-async") return say(CU(cuMemFreeAsync)(take<CUdeviceptr>(words), state.stream));
   if (verb == "pool" || verb == "keep" || verb == "trim" || verb == "pool-destroy") return pools(verb, words);
-  if (verb == "create" || verb == "create-shared" || verb == "reimport" || verb == "map" || verb == "unmap" ||
-      verb == "retain-handle" || verb == "release-handle") {
+  if (verb == "create" || verb == "create-shared" || verb == "create-host" || verb == "reimport" || verb == "map" ||
+      verb == "unmap" || verb == "retain-handle" || verb == "release-handle") {
     return virtual_memory(verb, words);
   }
   if (verb == "array" || verb == "mipmap" || verb == "array-destroy" || verb == "mipmap-destroy") {
@@ -488,6 +507,8 @@ std::string obey(const std::string& line) {
   if (verb == "graph-end") return say(CU(cuGraphExecDestroy)(reinterpret_cast<CUgraphExec>(take<size_t>(words))));
   if (verb == "storm") return storm(words);
   if (verb == "fork") return in_child(words);
+  if (verb == "thread") return in_thread(words, current_context());
+  if (verb == "bare-thread") return in_thread(words, nullptr);
   if (verb == "close-descriptors") {
     for (int fd = 3; fd < 1024; ++fd) close(fd);
     return "0";

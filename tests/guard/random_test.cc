@@ -1,5 +1,6 @@
 // Random programs against the simulated machine's own truth: two processes of a tenant allocate, free, map, export,
-// load, build graphs, make and end contexts, fork and are killed; after every step what is charged is what the device
+// load, build graphs, make and end contexts and pools, use threads with and without a context, fork, become other
+// programs and are killed; after every step what is charged is what the device
 // holds. HEDDLE_GUARD_STEPS and HEDDLE_GUARD_SEED make it longer and different.
 #include <gtest/gtest.h>
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr int64_t kLimit = 2000 * kMiB;
 constexpr int64_t kBlock = 2 * kMiB;
+constexpr int64_t kNoContext = 201;
 
 std::string text(int64_t number) {
   return std::to_string(static_cast<uint64_t>(number));
@@ -38,6 +40,7 @@ class Actor {
   std::vector<Held> held_;
   int64_t contexts_[2] = {0, 0};
   int current_ = 0;
+  bool pool_ = false;
 };
 
 class RandomTest : public testing::Test {
@@ -133,10 +136,49 @@ class RandomTest : public testing::Test {
     a.current_ = 0;
   }
 
+  // A pool of the first card comes and goes; what came from it outlives it.
+  void pools(Actor& a, const std::string& bytes) {
+    if (a.current_ != 0) return release(a);
+    if (!a.pool_) {
+      EXPECT_EQ(tell(a, "pool")[0], kOk) << history_;
+      a.pool_ = true;
+    } else if (below(4) == 0) {
+      EXPECT_EQ(tell(a, "pool-destroy")[0], kOk) << history_;
+      a.pool_ = false;
+      return;
+    }
+    take(a, "frompool " + bytes, "free-async", "", 0);
+  }
+
+  void threads(Actor& a, int64_t bytes) {
+    const std::string number = text(bytes);
+    switch (below(5)) {
+      case 0:
+        return take(a, "thread alloc " + number, "free", "", bytes);
+      case 1:
+        return take(a, "thread module " + number + " 1", "module-unload", "", 0);
+      case 2:
+        // Small enough to find room in; all of it is freed again.
+        EXPECT_EQ(tell(a, "storm 3 30 " + text(1 + bytes % 3000000)).at(2), 0) << history_;
+        return;
+      case 3:
+        EXPECT_EQ(tell(a, "bare-thread alloc " + number)[0], kNoContext) << history_;
+        EXPECT_EQ(tell(a, "bare-thread module " + number + " 1")[0], kNoContext) << history_;
+        EXPECT_EQ(tell(a, "bare-thread heap " + number)[0], kNoContext) << history_;
+        return;
+      default: {
+        const auto made = tell(a, "bare-thread create " + text(whole_blocks(bytes)));
+        ASSERT_TRUE(made[0] == kOk || made[0] == kOutOfMemory) << history_;
+        if (made[0] == kOk) a.held_.push_back({"release-handle", made.at(1), "", -1});
+        return;
+      }
+    }
+  }
+
   void act(Actor& a) {
     const int64_t bytes = size();
     const std::string number = text(bytes);
-    switch (below(16)) {
+    switch (below(20)) {
       case 0:
       case 1:
         return take(a, "alloc " + number, "free", "", bytes);
@@ -165,6 +207,11 @@ class RandomTest : public testing::Test {
       case 12:
         EXPECT_NE(tell(a, "fork alloc " + number)[0], kOk) << "the driver has no children" << history_;
         return;
+      case 13:
+      case 14:
+        return pools(a, number);
+      case 15:
+        return threads(a, bytes);
       default:
         return release(a);
     }
@@ -187,8 +234,13 @@ TEST_F(RandomTest, WhatIsChargedIsWhatTheDeviceHolds) {
     Actor& a = actors[below(2)];
     if (below(60) == 0) {
       history_.clear();
-      a.probe_.kill();
-      a = Actor(probe());
+      if (below(2) == 0) {
+        ASSERT_EQ(tell(a, "exec")[0], kOk);
+        a = Actor(std::move(a.probe_));
+      } else {
+        a.probe_.kill();
+        a = Actor(probe());
+      }
       start(a);
       // Whoever asks next sees that the dead are gone.
       for (Actor& each : actors) tell(each, "info");

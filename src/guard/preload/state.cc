@@ -189,7 +189,7 @@ bool same_bytes(const unsigned char (&a)[16], const void* b) {
 // True when the slot's process is certainly gone.
 bool slot_is_dead(const heddle_guard_slot& slot, uint64_t owner, uint32_t own_namespace) {
   const uint64_t started = ledger::load(slot.start_time);
-  if (started != 0 && ledger::load(slot.dead_start_time) == started) return true;
+  if (ledger::load(slot.dead_start_time) == (started != 0 ? started : owner)) return true;
   if (ledger::owner_namespace(owner) != own_namespace) return false;
   const uint32_t pid = ledger::owner_pid(owner);
   if (pid_is_free(pid)) return true;

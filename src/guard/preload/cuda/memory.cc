@@ -165,10 +165,21 @@ CUresult release_beyond(const Record& record, CUresult result) {
   return result;
 }
 
+CUresult release_pooled(const Record& record, CUresult result) {
+  if (result != CUDA_SUCCESS) {
+    remember(record);
+    return result;
+  }
+  refresh_pools_if_any();
+  if (record.count != 0) measure_residual(record.device, Take::kForced);
+  return result;
+}
+
 template <typename Call>
 CUresult release(uint64_t address, Call call) {
   Record record{};
   if (forget(address, Kind::kBeyond, &record)) return release_beyond(record, call());
+  if (forget(address, Kind::kPooled, &record)) return release_pooled(record, call());
   const bool known = take_out(address, &record);
   const CUresult result = call();
   if (known && result == CUDA_SUCCESS) uncharge(record.device, record.pages);

@@ -16,7 +16,8 @@ inline uint64_t round_up(uint64_t bytes, uint64_t step) {
 }
 
 // kBeyond: managed memory that only the virtual limit has room for.
-enum class Kind : uint32_t { kLinear = 1, kArray = 2, kContext = 3, kFreedInOrder = 4, kBeyond = 5 };
+// kPooled: from a pool, which is charged as a whole (stream: the pool; count: 1 when it was destroyed).
+enum class Kind : uint32_t { kLinear = 1, kArray = 2, kContext = 3, kFreedInOrder = 4, kBeyond = 5, kPooled = 6 };
 
 // True when allocations on this device may go beyond its limit into managed memory: the limits say so, and the device
 // moves pages by itself while several processors use them.
@@ -45,7 +46,7 @@ void drop_context(uint64_t context);
 // Plain memory that was freed in the order of a stream: it leaves when the stream gets there, so it stays charged until
 // the program has waited for that stream or for its context.
 void free_in_order(const Record& record, CUstream stream);
-enum class Waited { kStream, kContext };
+enum class Waited { kStream, kContext, kEvent };
 void waited_for(Waited what, uint64_t handle);
 
 }  // namespace heddle::guard

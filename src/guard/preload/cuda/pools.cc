@@ -116,6 +116,7 @@ struct Request {
   CUmemoryPool pool;
   uint64_t bytes;
   CUdevice device;
+  const CUdeviceptr* address;  // where the call puts it
 };
 
 // Makes room for `pages` more in a pool. Gives what was charged for it, or ~0: there is no room.
@@ -129,6 +130,30 @@ uint64_t make_room(CudaProcess& own, const Record& pool, uint64_t pages) {
   const uint64_t used = pool_value(handle_of(pool), CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
   const bool fits = reserved != ~uint64_t{0} && used <= reserved && pages_of(reserved - used) >= pages;
   return fits ? 0 : ~uint64_t{0};
+}
+
+// What is still in use of a destroyed pool stays taken, and nobody can ask the driver for it: it stays charged, as a
+// part of the remainder, until the vendor's account shows that it is free. The driver keeps whole blocks.
+void end_pool(const Record& gone, uint64_t used) {
+  uint64_t kept = gone.pages;
+  if (used != ~uint64_t{0}) kept = pages_of(round_up(used, block_bytes(gone.device, -1)));
+  if (kept > gone.pages) kept = gone.pages;
+  uncharge(gone.device, gone.pages - kept);
+  if (kept == 0) return;
+  {
+    CudaProcess& own = cuda_process();
+    const Lock lock(own.table_lock);
+    for (uint64_t i = 0; i < own.allocations.capacity(); ++i) {
+      Record& at = own.allocations.at(i);
+      if (at.key != 0 && at.kind == static_cast<uint32_t>(Kind::kPooled) && at.stream == gone.key) at.count = 1;
+    }
+  }
+  add_residual(gone.device, kept);
+  measure_residual(gone.device, Take::kForced);
+}
+
+Record pooled(const Request& request, const Record& pool) {
+  return {*request.address, request.bytes, 0, 0, pool.device, static_cast<uint32_t>(Kind::kPooled), 0, 0, pool.key};
 }
 
 template <typename Call, typename Undo>
@@ -147,7 +172,10 @@ CUresult allocate_from_pool(const Request& request, Call call, Undo undo) {
   const CUresult result = call();
   const uint64_t reserved = pool_value(request.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
   if (reserved == ~uint64_t{0}) return result;
-  if (level(pool->device, &pool->pages, pages_of(reserved), Take::kLimited)) return result;
+  if (level(pool->device, &pool->pages, pages_of(reserved), Take::kLimited)) {
+    if (result == CUDA_SUCCESS) remember(pooled(request, *pool));
+    return result;
+  }
   // The driver took more than the limit leaves: hand it back.
   if (result == CUDA_SUCCESS) undo();
   if (cuda().cuMemPoolTrimTo != nullptr) cuda().cuMemPoolTrimTo(request.pool, pool->pages << HEDDLE_GUARD_PAGE_SHIFT);
@@ -194,7 +222,7 @@ CUresult allocate_async(Real real, Free free, Query query, CUdeviceptr* address,
     return refused(rule_of(device)) ? CUDA_ERROR_OUT_OF_MEMORY : real(address, bytes, stream);
   }
   return allocate_from_pool(
-      {pool, bytes, device}, [&] { return real(address, bytes, stream); },
+      {pool, bytes, device, address}, [&] { return real(address, bytes, stream); },
       [&] {
         if (free != nullptr) free(*address, stream);
       });
@@ -209,7 +237,7 @@ CUresult allocate_from_pool_async(Real real, Free free, Query query, CUdeviceptr
                                                          : CUDA_ERROR_OUT_OF_MEMORY;
   }
   return allocate_from_pool(
-      {pool, bytes, device}, [&] { return real(address, bytes, pool, stream); },
+      {pool, bytes, device, address}, [&] { return real(address, bytes, pool, stream); },
       [&] {
         if (free != nullptr) free(*address, stream);
       });
@@ -233,12 +261,16 @@ template <typename Real>
 CUresult free_async(Real real, CUdeviceptr address, CUstream stream) {
   Record record{};
   if (forget(address, Kind::kBeyond, &record)) return free_beyond(record, stream);
-  const bool linear = take_out(address, &record);
+  const bool from_pool = forget(address, Kind::kPooled, &record);
+  const bool linear = !from_pool && take_out(address, &record);
   const CUresult result = real(address, stream);
   if (linear && result == CUDA_SUCCESS) free_in_order(record, stream);
   if (linear && result != CUDA_SUCCESS) put_back(record);
   if (result == CUDA_SUCCESS) refresh_pools_if_any();
-  if (!linear && result == CUDA_SUCCESS) pool_memory_was_freed();
+  if (from_pool && result != CUDA_SUCCESS) remember(record);
+  if (from_pool && result == CUDA_SUCCESS && record.count != 0) {
+    orphan_was_freed(record.device, reinterpret_cast<uint64_t>(stream));
+  }
   return result;
 }
 
@@ -246,7 +278,7 @@ CUresult free_async(Real real, CUdeviceptr address, CUstream stream) {
 void after_wait(CUresult result, Waited what, uint64_t handle) {
   refresh_pools_if_any();
   if (result == CUDA_SUCCESS) waited_for(what, handle);
-  measure_orphans();
+  measure_orphans(what, handle);
   measure_now_and_then(current_rule());
 }
 
@@ -373,23 +405,20 @@ HEDDLE_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   if (real == nullptr) return kNoSuchFunction;
   const Entry entry;
   if (entry.nested()) return real(pool);
-  CudaProcess& own = cuda_process();
-  const Lock lock(own.pool_lock);
-  // What is still in use stays taken after this, and nobody can ask for it by then: it stays charged, as a part of the
-  // remainder, until the vendor's account shows that it is free.
-  const uint64_t used = pool_value(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
-  const CUresult result = real(pool);
-  Record* known = result == CUDA_SUCCESS ? find_pool(own, pool) : nullptr;
-  if (known == nullptr) return result;
-  const Record gone = *known;
-  own.pools.erase(known);
-  if (!accounted(gone.device)) return result;
-  uint64_t kept = gone.pages;
-  // In whole blocks, as the driver keeps them.
-  if (used != ~uint64_t{0}) kept = pages_of(round_up(used, block_bytes(gone.device, -1)));
-  if (kept > gone.pages) kept = gone.pages;
-  uncharge(gone.device, gone.pages - kept);
-  if (kept != 0) keep_orphaned(gone.device, kept);
+  uint64_t used = 0;
+  Record gone{};
+  CUresult result = CUDA_SUCCESS;
+  {
+    CudaProcess& own = cuda_process();
+    const Lock lock(own.pool_lock);
+    used = pool_value(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+    result = real(pool);
+    Record* known = result == CUDA_SUCCESS ? find_pool(own, pool) : nullptr;
+    if (known == nullptr) return result;
+    gone = *known;
+    own.pools.erase(known);
+  }
+  if (accounted(gone.device)) end_pool(gone, used);
   return result;
 }
 
@@ -482,7 +511,7 @@ HEDDLE_EXPORT CUresult cuEventSynchronize(CUevent event) {
   const CUresult result = real(event);
   if (entry.nested()) return result;
   refresh_pools_if_any();
-  measure_orphans();
+  measure_orphans(Waited::kEvent, 0);
   return result;
 }
 }

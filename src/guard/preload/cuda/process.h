@@ -23,10 +23,10 @@ struct Account {
   nvmlDevice_t devices[HEDDLE_GUARD_MAX_DEVICES];
   uint64_t residual[HEDDLE_GUARD_MAX_DEVICES];
   uint32_t keeps;  // exported memory was kept charged
-  // Of destroyed pools whose memory was in use: what of the remainder may still be theirs, and that some of it was
-  // freed since it was last measured.
-  uint64_t orphaned[HEDDLE_GUARD_MAX_DEVICES];
+  // Memory of destroyed pools that was freed since it was last measured: on which rules' devices (bits), and in the
+  // order of which stream (~0: of several).
   uint32_t orphans_freed;
+  uint64_t orphan_stream;
   uint32_t estimated;  // some of the remainder is an estimate (Growth)
   uint32_t waited;     // for the agent to tell our pid
   int64_t measured_ns[HEDDLE_GUARD_MAX_DEVICES];

@@ -96,10 +96,7 @@ bool measure_residual(int rule, Take take) {
   if (pages > account.residual[rule]) {
     if (!charge_once(rule, pages - account.residual[rule], take)) return false;
   } else {
-    const uint64_t gone = account.residual[rule] - pages;
-    uint64_t& orphaned = account.orphaned[rule];
-    __atomic_store_n(&orphaned, orphaned > gone ? orphaned - gone : 0, __ATOMIC_RELAXED);
-    uncharge(rule, gone);
+    uncharge(rule, account.residual[rule] - pages);
   }
   account.residual[rule] = pages;
   __atomic_store_n(&account.estimated, account.estimated & ~(1U << rule), __ATOMIC_RELAXED);
@@ -207,37 +204,27 @@ void keep_charged(int rule, uint64_t pages) {
   add_residual(rule, pages);
 }
 
-void keep_orphaned(int rule, uint64_t pages) {
+void orphan_was_freed(int rule, uint64_t stream) {
   Account& account = cuda_process().account;
   const Lock lock(account.lock);
-  account.residual[rule] += pages;
-  __atomic_store_n(&account.orphaned[rule], account.orphaned[rule] + pages, __ATOMIC_RELAXED);
+  const bool several = account.orphans_freed != 0 && account.orphan_stream != stream;
+  account.orphan_stream = several ? ~uint64_t{0} : stream;
+  __atomic_store_n(&account.orphans_freed, account.orphans_freed | 1U << rule, __ATOMIC_RELAXED);
 }
 
-namespace {
-
-bool has_orphans(const Account& account) {
-  for (uint32_t rule = 0; rule < config().device_count; ++rule) {
-    if (__atomic_load_n(&account.orphaned[rule], __ATOMIC_RELAXED) != 0) return true;
-  }
-  return false;
-}
-
-}  // namespace
-
-void pool_memory_was_freed() {
-  Account& account = cuda_process().account;
-  if (has_orphans(account)) __atomic_store_n(&account.orphans_freed, 1, __ATOMIC_RELAXED);
-}
-
-void measure_orphans() {
+void measure_orphans(Waited what, uint64_t handle) {
   Account& account = cuda_process().account;
   if (__atomic_load_n(&account.orphans_freed, __ATOMIC_RELAXED) == 0) return;
-  __atomic_store_n(&account.orphans_freed, 0, __ATOMIC_RELAXED);
+  uint32_t rules = 0;
+  {
+    const Lock lock(account.lock);
+    rules = account.orphans_freed;
+    // After another wait it may not be back yet.
+    const bool all = what == Waited::kContext || (what == Waited::kStream && handle == account.orphan_stream);
+    if (all) __atomic_store_n(&account.orphans_freed, 0, __ATOMIC_RELAXED);
+  }
   for (uint32_t rule = 0; rule < config().device_count; ++rule) {
-    if (__atomic_load_n(&account.orphaned[rule], __ATOMIC_RELAXED) != 0) {
-      measure_residual(static_cast<int>(rule), Take::kForced);
-    }
+    if ((rules >> rule & 1) != 0) measure_residual(static_cast<int>(rule), Take::kForced);
   }
 }
 

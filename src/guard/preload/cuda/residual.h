@@ -54,11 +54,9 @@ void add_residual(int rule, uint64_t pages);
 // those of charges.
 void keep_charged(int rule, uint64_t pages);
 
-// The same of a destroyed pool's memory that is still in use. It leaves as the program frees it:
-// pool_memory_was_freed() notes that some stream-ordered memory was, and measure_orphans() looks after that, when the
-// program has waited. Cost of both without such memory: one load.
-void keep_orphaned(int rule, uint64_t pages);
-void pool_memory_was_freed();
-void measure_orphans();
+// Memory of a destroyed pool was freed in the order of a stream; measure_orphans() looks after it when the program has
+// waited. Cost without: one load.
+void orphan_was_freed(int rule, uint64_t stream);
+void measure_orphans(Waited what, uint64_t handle);
 
 }  // namespace heddle::guard
