@@ -163,6 +163,39 @@ std::string list_names(const std::vector<std::string>& names) {
   return fmt::format("{} and {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
 }
 
+std::string describe_bar(Bar bar, const std::vector<std::string>& names) {
+  const bool one = names.size() == 1;
+  const auto say = [&](const char* singular, const char* plural, const char* what) {
+    return fmt::format("{} {} {}", list_names(names), one ? singular : plural, what);
+  };
+  switch (bar) {
+    case Bar::kExcluded:
+      return say("failed this pod before and is", "failed this pod before and are", "tried again later");
+    case Bar::kHeld:
+      return say("is", "are", "held for work that others are evicted for");
+    case Bar::kKeptWhole:
+      return say("is", "are", "kept whole for boxes that queues are guaranteed");
+    case Bar::kCordoned:
+      return say("is", "are", "marked unschedulable");
+    case Bar::kNotReady:
+      return say("is", "are", "not ready");
+    case Bar::kTaint:
+      return say("has", "have", "a taint that the pod does not tolerate");
+    case Bar::kNone:
+    case Bar::kPinned:
+    case Bar::kSelector:
+    case Bar::kVolume:
+      break;
+  }
+  return say("is", "are", "out of the question");
+}
+
+std::string describe_bars(const std::map<Bar, std::vector<std::string>>& names) {
+  std::string text;
+  for (const auto& [bar, nodes] : names) text += (text.empty() ? "" : ", ") + describe_bar(bar, nodes);
+  return text;
+}
+
 std::string list_holders(const std::vector<const Grant*>& grants) {
   std::vector<std::string> names;
   for (const Grant* grant : grants) {

@@ -1,6 +1,7 @@
 // Words for requests, devices and shortages, as explanations use them.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,11 @@ std::string describe_never(const Shortage& shortage, const std::string& node);
 int64_t free_rank(const allocator::DeviceInfo& device);
 // By its capacities in name order.
 bool larger(const allocator::DeviceInfo& a, const allocator::DeviceInfo& b);
+
+// "a is marked unschedulable", "a and b have a taint that the pod does not tolerate": why nodes are closed to a pod.
+std::string describe_bar(Bar bar, const std::vector<std::string>& names);
+// The same of nodes with different bars, one after the other.
+std::string describe_bars(const std::map<Bar, std::vector<std::string>>& names);
 
 // "a", "a and b", "a, b and 3 more".
 std::string list_names(const std::vector<std::string>& names);

@@ -248,29 +248,24 @@ class Explainer {
   // Nodes that would do, but are closed to this pod for now. They are named only where opening them would help, or
   // where nothing else explains the waiting.
   void add_bars() {
-    add_bar(Bar::kExcluded, "Excluded", "failed this pod before and {} tried again later");
-    add_bar(Bar::kHeld, "Held", "{} held for work that others are evicted for");
-    add_bar(Bar::kKeptWhole, "Boxes", "{} kept whole for boxes that queues are guaranteed");
-    add_bar(Bar::kCordoned, "NodeFit", "{} marked unschedulable");
-    add_bar(Bar::kNotReady, "NodeFit", "{} not ready");
-    add_bar(Bar::kTaint, "NodeFit", "{} a taint that the pod does not tolerate");
+    add_bar(Bar::kExcluded, "Excluded");
+    add_bar(Bar::kHeld, "Held");
+    add_bar(Bar::kKeptWhole, "Boxes");
+    for (const Bar bar : {Bar::kCordoned, Bar::kNotReady, Bar::kTaint}) add_bar(bar, "NodeFit");
   }
 
-  void add_bar(Bar bar, const char* code, std::string_view form) {
+  void add_bar(Bar bar, const char* code) {
     std::vector<std::string> names;
     for (const Verdict& verdict : verdicts_) {
       if (!verdict.possible() || verdict.bar != bar) continue;
       if ((verdict.devices_now && !verdict.shortage && !verdict.port) || reasons_.empty())
         names.push_back(verdict.node->view.node);
     }
-    if (names.empty()) return;
-    const bool has = bar == Bar::kTaint;
-    const std::string_view verb = names.size() == 1 ? (has ? "has" : "is") : (has ? "have" : "are");
-    add(code, fmt::format("{} {}", list_names(names), fmt::format(fmt::runtime(form), verb)));
+    if (!names.empty()) add(code, describe_bar(bar, names));
   }
 
-  // The node with the fewest devices that would take it if it were there once more, and empty. Nothing for a pod that
-  // is tied to nodes by their names.
+  // The node with the fewest devices that would take it if it were there once more, and empty; an open one before a
+  // closed one. Nothing for a pod that is tied to nodes by their names.
   [[nodiscard]] std::optional<NodeNeed> need() const {
     if (placement_.request.pod == nullptr) return std::nullopt;  // of one machine
     const model::Pod& pod = *placement_.request.pod;
@@ -281,13 +276,16 @@ class Explainer {
     if (tied) return std::nullopt;
     const NodeEntry* smallest = nullptr;
     size_t fewest = 0;
+    bool closed = false;
     for (const Verdict& verdict : verdicts_) {
       if (!verdict.possible() || verdict.bar == Bar::kTaint) continue;
       size_t devices = 0;
       for (const allocator::PoolView& view : verdict.node->view.pools) devices += view.devices.size();
-      if (smallest != nullptr && devices >= fewest) continue;
+      const bool opener = closed && !is_closed(verdict.bar);
+      if (smallest != nullptr && (devices > fewest || (devices == fewest && !opener))) continue;
       smallest = verdict.node;
       fewest = devices;
+      closed = is_closed(verdict.bar);
     }
     if (smallest == nullptr) return std::nullopt;
     return NodeNeed{smallest->view.node, 1};

@@ -27,6 +27,10 @@ bool is_final(Bar bar) {
   return bar == Bar::kPinned || bar == Bar::kSelector || bar == Bar::kVolume;
 }
 
+bool is_closed(Bar bar) {
+  return bar == Bar::kCordoned || bar == Bar::kNotReady;
+}
+
 std::string fit_signature(const model::Pod& pod) {
   std::string key;
   append_part(key, pod.node_selector.size());
@@ -75,7 +79,9 @@ Bar Placement::bar_of(const NodeEntry& node) const {
   for (const model::Taint& taint : node.taints) {
     if (tolerated(taint)) continue;
     const bool unready = taint.key == model::kNotReadyTaint || taint.key == model::kUnreachableTaint;
-    if (taint.key == model::kUnschedulableTaint) return Bar::kCordoned;
+    const bool cordoned = taint.key == model::kUnschedulableTaint;
+    if (doors == Doors::kOpened && (unready || cordoned)) continue;
+    if (cordoned) return Bar::kCordoned;
     if (bar == Bar::kNone) bar = unready ? Bar::kNotReady : Bar::kTaint;
   }
   if (bar != Bar::kNone) return bar;

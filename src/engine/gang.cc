@@ -26,18 +26,33 @@ Result<void> check(const GangRequest& request) {
 
 }  // namespace
 
-GangSearch::GangSearch(const State& state, const GangRequest& request, Topology topology, BoxKeeper boxes)
-    : state_(state), request_(request), topology_(std::move(topology)), boxes_(std::move(boxes)) {
+std::string alike_key(const GangMember& member) {
+  std::string key;
+  append_part(key, member.shape);
+  append_part(key, member.request.pinned_node.value_or(""));
+  append_parts(key, member.request.excluded_nodes);
+  append_parts(key, member.request.held_nodes);
+  append_parts(key, member.request.whole_nodes);
+  return key;
+}
+
+GangSearch::GangSearch(const State& state, std::vector<TopologyLevel> levels, const GangRequest& request,
+                       Topology topology, BoxKeeper boxes)
+    : state_(state),
+      levels_(std::move(levels)),
+      request_(request),
+      topology_(std::move(topology)),
+      boxes_(std::move(boxes)) {
   for (const auto& [name, node] : state_.inside().inventory.nodes()) nodes_.push_back(&node);
 }
 
 Result<std::unique_ptr<GangSearch>> GangSearch::make(const State& state, const std::vector<TopologyLevel>& levels,
-                                                     const GangRequest& request) {
+                                                     const GangRequest& request, Doors doors) {
   HEDDLE_CHECK_OK(check(request));
   HEDDLE_TRY(Topology topology,
              Topology::make(state, levels, {request.segment_level, request.preferred, request.required}));
   HEDDLE_TRY(BoxKeeper boxes, BoxKeeper::make(state.inside(), request.boxes));
-  std::unique_ptr<GangSearch> search(new GangSearch(state, request, std::move(topology), std::move(boxes)));
+  std::unique_ptr<GangSearch> search(new GangSearch(state, levels, request, std::move(topology), std::move(boxes)));
   if (!request.required.empty() && !request.preferred.empty() &&
       search->topology_.level_of(request.required) < search->topology_.level_of(request.preferred)) {
     return fail(Code::kInvalidArgument,
@@ -46,23 +61,17 @@ Result<std::unique_ptr<GangSearch>> GangSearch::make(const State& state, const s
                 "required");
   }
   HEDDLE_CHECK_OK(search->check_segments());
-  HEDDLE_CHECK_OK(search->make_groups());
+  HEDDLE_CHECK_OK(search->make_groups(doors));
   return search;
 }
 
-Result<void> GangSearch::make_groups() {
+Result<void> GangSearch::make_groups(Doors doors) {
   std::map<std::string, size_t> known;
   for (size_t i = 0; i < request_.members.size(); ++i) {
     const GangMember& member = request_.members[i];
-    std::string key;
-    append_part(key, member.shape);
-    append_part(key, member.request.pinned_node.value_or(""));
-    append_parts(key, member.request.excluded_nodes);
-    append_parts(key, member.request.held_nodes);
-    append_parts(key, member.request.whole_nodes);
-    const auto [at, added] = known.emplace(std::move(key), groups_.size());
+    const auto [at, added] = known.emplace(alike_key(member), groups_.size());
     if (added) {
-      HEDDLE_TRY(auto group, GangGroup::make(state_.inside(), member.request));
+      HEDDLE_TRY(auto group, GangGroup::make(state_.inside(), member.request, doors));
       groups_.push_back(std::move(group));
     }
     groups_[at->second]->members.push_back(i);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "engine/describe.h"
 #include "engine/gang_place.h"
@@ -10,6 +11,7 @@ namespace heddle::engine {
 namespace {
 
 constexpr const char* kTooLarge = "Gang";  // for the fleet
+constexpr size_t kMostDoors = 8;           // searches for the fewest nodes to open
 constexpr size_t kMostLikes = 64;          // nodes that take some of it, and are looked at for a need
 
 std::string members(int64_t count) {
@@ -140,6 +142,69 @@ Result<std::string> GangSearch::change_text(const GangDomain& domain, int64_t fi
   return std::string();
 }
 
+// As many as the closed nodes would take, one group beside the other, and no more than these.
+Result<int64_t> GangSearch::room_behind_doors(int64_t missing) {
+  int64_t sum = 0;
+  for (const auto& group : groups_) {
+    for (const NodeEntry* node : nodes_) {
+      if (sum >= missing) return sum;
+      if (!is_closed(group->placement().bar_of(*node))) continue;
+      Overlay overlay;
+      HEDDLE_TRY(const auto copies, group->take(*node, overlay, missing - sum, Leave::kNothing));
+      sum += static_cast<int64_t>(copies.size());
+    }
+  }
+  return sum;
+}
+
+// Where it would fit if closed nodes were open, but for these, and which of them it would use. Nothing: nowhere.
+Result<std::optional<GangSearch::Opened>> GangSearch::behind_doors(const std::set<std::string>& left_out) {
+  GangRequest request = request_;
+  for (GangMember& member : request.members) member.request.held_nodes.insert(left_out.begin(), left_out.end());
+  HEDDLE_TRY(const auto opened, make(state_, levels_, request, Doors::kOpened));
+  HEDDLE_TRY(const GangFound found, opened->find());
+  if (!found.best) return std::optional<Opened>();
+  Opened out{found.best->first, {}};
+  for (const std::optional<GangSpot>& spot : found.best->second.members) {
+    if (!spot) continue;
+    const Bar bar = groups_.front()->placement().bar_of(*nodes_[spot->node]);
+    if (is_closed(bar)) out.closed[node_name(spot->node)] = bar;
+  }
+  return std::optional(std::move(out));
+}
+
+// Closed nodes without any of which it would not fit. Nothing: opening them is of no use.
+Result<std::optional<Reason>> GangSearch::closed(const GangDomain& closest, int64_t fitting) {
+  const int64_t missing = std::max<int64_t>(request_.minimum - fitting, 1);
+  HEDDLE_TRY(const int64_t behind, room_behind_doors(missing));
+  if (behind < missing) return std::optional<Reason>();
+  HEDDLE_TRY(std::optional<Opened> opened, behind_doors({}));
+  if (!opened || opened->closed.empty()) return std::optional<Reason>();
+  std::set<std::string> left_out;
+  std::set<std::string> needed;
+  for (size_t tries = 0; tries < kMostDoors; ++tries) {
+    const auto next = std::find_if(opened->closed.begin(), opened->closed.end(),
+                                   [&](const auto& node) { return !needed.contains(node.first); });
+    if (next == opened->closed.end()) break;
+    const std::string name = next->first;
+    left_out.insert(name);
+    HEDDLE_TRY(std::optional<Opened> without, behind_doors(left_out));
+    if (without) {
+      opened = std::move(without);
+    } else {
+      left_out.erase(name);
+      needed.insert(name);
+    }
+  }
+  std::map<Bar, std::vector<std::string>> names;
+  for (const auto& [name, bar] : opened->closed) names[bar].push_back(name);
+  const GangDomain& domain = opened->domain;
+  return std::optional(
+      Reason{"NodeFit", fmt::format("{}; {} has room for {}; it would fit{} if closed nodes were open: {}", ask_text(),
+                                    place_text(closest), fitting, domain.level ? " in " + place_text(domain) : "",
+                                    describe_bars(names))});
+}
+
 // Empty nodes for what is missing. Only where any node would do, and members ask for the same: the first of the nodes
 // that take most of them.
 Result<std::optional<NodeNeed>> GangSearch::need(int64_t missing) {
@@ -147,6 +212,7 @@ Result<std::optional<NodeNeed>> GangSearch::need(int64_t missing) {
     return std::optional<NodeNeed>();
   GangGroup& group = *groups_.front();
   std::optional<NodeNeed> found;
+  bool closed = false;  // the one that was found
   int64_t most = 0;
   size_t looked_at = 0;
   for (const NodeEntry* node : nodes_) {
@@ -156,8 +222,10 @@ Result<std::optional<NodeNeed>> GangSearch::need(int64_t missing) {
     HEDDLE_TRY(const auto copies, group.take(*node, overlay, missing, Leave::kTaken));
     const auto count = static_cast<int64_t>(copies.size());
     if (count > 0) ++looked_at;
-    if (count <= most) continue;
+    const bool here = is_closed(group.placement().bar_of(*node));
+    if (count < most || (count == most && !(closed && !here))) continue;
     most = count;
+    closed = here;
     found = NodeNeed{node->view.node, (missing + count - 1) / count};
   }
   return found;
@@ -170,6 +238,8 @@ Result<GangOutcome> GangSearch::explain(const GangDomain& closest) {
     return *std::move(never);
   HEDDLE_TRY(const GangAttempt made, best_attempt(closest));
   if (too_large == nullptr) {
+    HEDDLE_TRY(std::optional<Reason> shut, closed(closest, made.placed));
+    if (shut) return GangOutcome(Waiting{{*std::move(shut)}});
     HEDDLE_TRY(std::optional<Reason> short_of_boxes, boxes_short(closest, made.placed));
     if (short_of_boxes) return GangOutcome(Waiting{{*std::move(short_of_boxes)}});
     HEDDLE_TRY(std::optional<Reason> short_of_segments, segments_short(closest));

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,10 +47,13 @@ struct GangFound {
   std::optional<GangDomain> closest;                       // with nothing found: where most would fit
 };
 
+// Equal texts: a node has room for either member alike.
+std::string alike_key(const GangMember& member);
+
 class GangSearch {
  public:
   static Result<std::unique_ptr<GangSearch>> make(const State& state, const std::vector<TopologyLevel>& levels,
-                                                  const GangRequest& request);
+                                                  const GangRequest& request, Doors doors = Doors::kAsTheyAre);
 
   // first: the domain that is tried before all others.
   Result<GangOutcome> run(SeededRandom& random, const std::optional<GangDomain>& first);
@@ -59,10 +63,11 @@ class GangSearch {
   [[nodiscard]] const std::string& node_name(size_t node) const { return nodes_[node]->view.node; }
 
  private:
-  GangSearch(const State& state, const GangRequest& request, Topology topology, BoxKeeper boxes);
+  GangSearch(const State& state, std::vector<TopologyLevel> levels, const GangRequest& request, Topology topology,
+             BoxKeeper boxes);
 
   // gang.cc
-  Result<void> make_groups();
+  Result<void> make_groups(Doors doors);
   [[nodiscard]] std::vector<std::optional<size_t>> levels_to_try() const;
   [[nodiscard]] std::vector<GangDomain> domains_of(std::optional<size_t> level) const;
   Result<int64_t> bound_of(const GangDomain& domain);
@@ -124,8 +129,16 @@ class GangSearch {
   [[nodiscard]] std::string plain_shortage(const GangDomain& domain, size_t group) const;
   Result<std::string> change_text(const GangDomain& domain, int64_t fitting);
   Result<std::optional<NodeNeed>> need(int64_t missing);
+  struct Opened {
+    GangDomain domain;
+    std::map<std::string, Bar> closed;  // nodes that are, and that would be used
+  };
+  Result<int64_t> room_behind_doors(int64_t missing);
+  Result<std::optional<Opened>> behind_doors(const std::set<std::string>& left_out);
+  Result<std::optional<Reason>> closed(const GangDomain& closest, int64_t fitting);
 
   const State& state_;
+  std::vector<TopologyLevel> levels_;
   const GangRequest& request_;
   Topology topology_;
   std::vector<const NodeEntry*> nodes_;             // by name, as the topology's

@@ -53,10 +53,11 @@ std::vector<Solution> split(const Solution& together, int64_t copies) {
 
 }  // namespace
 
-Result<std::unique_ptr<GangGroup>> GangGroup::make(const State::Impl& state, PlacementRequest request) {
+Result<std::unique_ptr<GangGroup>> GangGroup::make(const State::Impl& state, PlacementRequest request, Doors doors) {
   std::unique_ptr<GangGroup> group(new GangGroup(std::move(request)));
   HEDDLE_TRY(Placement placement, make_placement(state, group->request_));
   group->placement_ = std::make_unique<Placement>(std::move(placement));
+  group->placement_->doors = doors;
   for (const allocator::PreparedClaim& claim : group->placement_->claims) {
     for (const allocator::PreparedRequest& asked : claim.requests) {
       group->devices_ += asked.alternatives.empty() ? 0 : asked.alternatives.front().count;

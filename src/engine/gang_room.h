@@ -28,7 +28,8 @@ enum class Leave { kNothing, kPlain, kTaken };
 // Members that ask for the same.
 class GangGroup {
  public:
-  static Result<std::unique_ptr<GangGroup>> make(const State::Impl& state, PlacementRequest request);
+  static Result<std::unique_ptr<GangGroup>> make(const State::Impl& state, PlacementRequest request,
+                                                 Doors doors = Doors::kAsTheyAre);
 
   std::vector<size_t> members;  // of GangRequest, in rank order
 

@@ -206,6 +206,91 @@ TEST_F(GangTest, ALevelThatIsNotThereIsRefused) {
   EXPECT_EQ(grant(request), (std::vector<std::string>{"b", "b"}));
 }
 
+// Blocks of two racks of two nodes, all in one zone; the labels are those of this site.
+TEST_F(GangTest, ALabelOfTheSiteLiesWhereTheNodesSayItLies) {
+  for (int i = 0; i < 8; ++i) {
+    add_node("n" + std::to_string(i), 1,
+             {{"ex.com/rack", "r" + std::to_string(i / 2)},
+              {"ex.com/block", "b" + std::to_string(i / 4)},
+              {"ex.com/odd", "o" + std::to_string(i % 2)},
+              {"topology.kubernetes.io/zone", "z"}});
+  }
+  take("n0", 1);
+  const auto level_of = [&](const std::string& preferred, const std::string& required, int size) {
+    GangRequest request = gang(size, {});
+    request.preferred = preferred;
+    request.required = required;
+    const auto outcome = place_gang(state_, default_topology(), request, random_);
+    if (!outcome) return outcome.error().text();
+    const auto* assigned = std::get_if<GangAssigned>(&*outcome);
+    return assigned == nullptr ? reason(*outcome) : assigned->level + " " + assigned->domain;
+  };
+  EXPECT_EQ(level_of("ex.com/rack", "zone", 2), "ex.com/rack r1");
+  EXPECT_EQ(level_of("ex.com/rack", "zone", 3), "zone z");
+  EXPECT_EQ(level_of("ex.com/rack", "ex.com/block", 2), "ex.com/rack r1");
+  EXPECT_EQ(level_of("ex.com/rack", "ex.com/block", 3), "ex.com/block b0");
+  EXPECT_EQ(level_of("ex.com/rack", "", 2), "ex.com/rack r1");
+  EXPECT_EQ(level_of("ex.com/none", "zone", 2), "zone z") << "no node says it";
+  EXPECT_THAT(level_of("zone", "ex.com/rack", 2), testing::HasSubstr("is narrower than the preferred one"));
+  EXPECT_THAT(level_of("ex.com/rack", "ex.com/odd", 2),
+              testing::HasSubstr("the levels ex.com/odd and ex.com/rack cut across each other: o0 lies in r0 and r1 of "
+                                 "ex.com/rack, and r0 in o0 and o1 of ex.com/odd"));
+}
+
+// A fleet of one domain each: what is preferred is meant as the narrower one.
+TEST_F(GangTest, WhereTwoLevelsAreOneTheyLieAsTheyAreMeant) {
+  for (int i = 0; i < 2; ++i)
+    add_node("n" + std::to_string(i), 1, {{"ex.com/rack", "r"}, {"topology.kubernetes.io/zone", "z"}});
+  for (const bool turned : {false, true}) {
+    GangRequest request = gang(2, {});
+    request.preferred = turned ? "zone" : "ex.com/rack";
+    request.required = turned ? "ex.com/rack" : "zone";
+    const GangOutcome outcome = place(request);
+    ASSERT_TRUE(std::holds_alternative<GangAssigned>(outcome)) << reason(outcome);
+    EXPECT_EQ(std::get<GangAssigned>(outcome).level, request.preferred);
+  }
+}
+
+TEST_F(GangTest, NodesThatAreClosedAreNamedWhereTheyWouldDo) {
+  for (const char* name : {"n0", "n1", "n2"}) add_node(name, 2);
+  const auto set = [&](const std::string& name, bool cordoned, model::Node::Ready ready) {
+    model::Node node = test::make_node(name);
+    node.unschedulable = cordoned;
+    node.ready = ready;
+    state_.upsert_node(node);
+  };
+  using Ready = model::Node::Ready;
+  set("n0", true, Ready::kTrue);
+  const auto answer = [&](int size) {
+    const GangOutcome outcome = place(gang(size, {}));
+    const auto* waiting = std::get_if<Waiting>(&outcome);
+    if (waiting == nullptr) return reason(outcome);
+    return waiting->reasons.front().code + ": " + waiting->reasons.front().message +
+           (waiting->needs ? " / " + waiting->needs->like : "");
+  };
+  EXPECT_EQ(
+      answer(6),
+      "NodeFit: gang g needs 6 members at once; the fleet has room for 4; it would fit if closed nodes were open: "
+      "n0 is marked unschedulable");
+  set("n0", false, Ready::kFalse);
+  set("n1", true, Ready::kTrue);
+  EXPECT_EQ(
+      answer(6),
+      "NodeFit: gang g needs 6 members at once; the fleet has room for 2; it would fit if closed nodes were open: "
+      "n1 is marked unschedulable, n0 is not ready");
+  EXPECT_EQ(
+      answer(4),
+      "NodeFit: gang g needs 4 members at once; the fleet has room for 2; it would fit if closed nodes were open: "
+      "n1 is marked unschedulable");
+  // With one card of it taken, opening the other is not enough; a node like an open one is what helps.
+  set("n1", false, Ready::kTrue);
+  take("n2", 1);
+  EXPECT_EQ(
+      answer(6),
+      "Capacity: gang g needs 6 members at once; the fleet has room for 3: short of 3 whole cards; a minimum of 3 "
+      "would fit / n1");
+}
+
 TEST_F(GangTest, SharesOfDifferentCardsFindTheRoomThatOneByOneMisses) {
   // Two cards with 60% and 40% and 20% free ...: a member takes 20% of two cards each.
   add_node("a", 3);

@@ -8,7 +8,9 @@
 #include <set>
 
 #include "engine/boxes.h"
+#include "engine/describe.h"
 #include "engine/eviction.h"
+#include "engine/gang_place.h"
 #include "engine/state_impl.h"
 #include "placement/cuboid.h"
 
@@ -175,16 +177,32 @@ class SliceSearch {
     }
   }
 
-  // Hosts where a member has room, or is already.
+  // What members ask for, each once. Ranks follow the hosts, so a host has to take whichever member comes to it.
+  [[nodiscard]] std::vector<PlacementRequest> different_asks() const {
+    std::vector<PlacementRequest> asks;
+    std::set<std::string> known;
+    for (const GangMember& member : request_.members) {
+      GangMember free = member;
+      free.request.pinned_node.reset();
+      if (known.insert(alike_key(free)).second) asks.push_back(std::move(free.request));
+    }
+    return asks;
+  }
+
+  // Hosts where every member has room, or one is already.
   Result<void> look_for_room(const std::map<std::string, VictimHoldings>& victims,
                              const std::vector<const queueing::Victim*>& gone) {
-    PlacementRequest asked = request_.members.front().request;
-    asked.pinned_node.reset();
-    HEDDLE_TRY(const auto room, RoomWithout::make(state_, asked, victims));
+    const std::vector<PlacementRequest> asks = different_asks();  // the rooms borrow them
+    std::vector<std::unique_ptr<RoomWithout>> rooms;
+    for (const PlacementRequest& asked : asks) {
+      HEDDLE_TRY(auto room, RoomWithout::make(state_, asked, victims));
+      rooms.push_back(std::move(room));
+    }
     for (NamedTorus& torus : tori_) {
       torus.torus.usable.assign(torus.there.size(), false);
       for (const Host& host : torus.hosts) {
-        if (!fixed_.contains(host.node) && !room->fits(host.node, gone)) continue;
+        const auto takes = [&](const auto& room) { return room->fits(host.node, gone); };
+        if (!fixed_.contains(host.node) && !std::all_of(rooms.begin(), rooms.end(), takes)) continue;
         torus.torus.usable[placement::index_of(torus.torus.size, host.at)] = true;
         ++torus.usable;
       }
@@ -241,6 +259,13 @@ class SliceSearch {
                             here(), hosts_));
     }
     if (!possible) return no(true, "Slice", fmt::format("no torus here has {} chips in one piece", name));
+    HEDDLE_TRY(const std::string closed, closed_hosts());
+    if (!closed.empty()) {
+      return no(false, "NodeFit",
+                fmt::format("gang {} needs a free cuboid of {} chips ({} hosts): it would fit if closed nodes were "
+                            "open: {}",
+                            request_.name, name, hosts_, closed));
+    }
     int64_t most = -1;
     std::string where;
     for (const NamedTorus& torus : tori_) {
@@ -256,6 +281,54 @@ class SliceSearch {
     return no(
         false, "Capacity",
         fmt::format("gang {} needs a free cuboid of {} chips ({} hosts): {}", request_.name, name, hosts_, where));
+  }
+
+  // Which closed hosts would make a slice whole, in words; empty: none would. The tori are as they were before.
+  Result<std::string> closed_hosts() {
+    if (opened_) return std::string();
+    std::vector<std::unique_ptr<GangGroup>> asks;
+    for (PlacementRequest& asked : different_asks()) {
+      HEDDLE_TRY(auto group, GangGroup::make(state_.inside(), std::move(asked)));
+      asks.push_back(std::move(group));
+    }
+    std::map<std::string, Bar> closed;
+    const std::vector<NamedTorus> before = tori_;
+    for (NamedTorus& torus : tori_) {
+      for (const Host& host : torus.hosts) {
+        HEDDLE_TRY(const Bar bar, door_of(host.node, asks));
+        if (!is_closed(bar)) continue;
+        closed.emplace(host.node, bar);
+        torus.torus.usable[placement::index_of(torus.torus.size, host.at)] = true;
+      }
+    }
+    if (closed.empty()) return std::string();
+    opened_ = true;
+    HEDDLE_TRY(const auto said, choose());
+    std::map<Bar, std::vector<std::string>> names;
+    if (!said) {
+      for (const std::string& host : open_hosts()) {
+        if (const auto found = closed.find(host); found != closed.end()) names[found->second].push_back(host);
+      }
+    }
+    torus_ = nullptr;
+    cuboid_.reset();
+    tori_ = before;
+    return describe_bars(names);
+  }
+
+  // What closes a host that would take any member; kNone where nothing does, or where there is no room all the same.
+  Result<Bar> door_of(const std::string& host, const std::vector<std::unique_ptr<GangGroup>>& asks) {
+    const NodeEntry& node = state_.inside().inventory.nodes().at(host);
+    Bar bar = Bar::kNone;
+    for (const auto& ask : asks) {
+      const Bar here = ask->placement().bar_of(node);
+      if (here != Bar::kNone && !is_closed(here)) return Bar::kNone;
+      if (here != Bar::kNone) bar = here;
+      Overlay overlay;
+      HEDDLE_TRY(const auto taken, ask->take(node, overlay, 1, Leave::kNothing));
+      if (taken.empty()) return Bar::kNone;
+    }
+    return bar;
   }
 
   static Result<GangOutcome> no(bool never, const char* code, std::string message) {
@@ -304,6 +377,7 @@ class SliceSearch {
   std::set<std::string> fixed_;
   const NamedTorus* torus_ = nullptr;  // of the slice that was found
   std::optional<Cuboid> cuboid_;
+  bool opened_ = false;  // closed hosts count as usable
 };
 
 }  // namespace

@@ -115,6 +115,49 @@ TEST_F(SliceTest, AMemberThatIsPlacedAgainCompletesTheCuboid) {
   EXPECT_THAT(grant(request), ElementsAre(nodes[2]));
 }
 
+// Ranks follow the hosts, so that each host has to take whichever member comes to it.
+TEST_F(SliceTest, AHostTakesEveryMemberOfAMixedSliceWhicheverIsFirst) {
+  add_torus("pod", 2, 4, 1, false);
+  for (const char* node : {"pod-0-0-0", "pod-0-1-0", "pod-0-2-0", "pod-0-3-0", "pod-1-0-0", "pod-1-1-0"})
+    state_.upsert_pod_usage(std::string("on-") + node, node, {{"cpu", 60'000}});
+  std::vector<model::Pod> pods(2);
+  pods[0].meta.uid = "light";
+  pods[1].meta.uid = "heavy";
+  pods[1].containers.emplace_back();
+  pods[1].containers.back().requests["cpu"] = test::quantity("32");
+  for (const bool heavy_first : {false, true}) {
+    GangRequest request = slice("2x4x1", 2);
+    for (size_t i = 0; i < 2; ++i) {
+      const bool heavy = (i == 0) == heavy_first;
+      request.members[i].request.pod = &pods[heavy ? 1 : 0];
+      request.members[i].shape = heavy ? "heavy" : "light";
+    }
+    const GangOutcome outcome = place(request);
+    const auto* assigned = std::get_if<GangAssigned>(&outcome);
+    ASSERT_NE(assigned, nullptr) << test::GangFleet::reason(outcome);
+    EXPECT_EQ(assigned->members[0]->node, "pod-1-2-0");
+    EXPECT_EQ(assigned->members[1]->node, "pod-1-3-0");
+  }
+}
+
+TEST_F(SliceTest, AHostThatIsClosedIsNamedWhereItWouldDo) {
+  add_torus("pod", 2, 2, 1, false);
+  model::Node host = test::make_node("pod-1-1-0");
+  host.meta.labels = {{"heddle.dev/torus", "pod"},
+                      {"heddle.dev/torus-shape", "4x4x1"},
+                      {"heddle.dev/torus-host", "2x2x1"},
+                      {"heddle.dev/torus-position", "1-1-0"}};
+  host.unschedulable = true;
+  state_.upsert_node(host);
+  EXPECT_EQ(reason(slice("4x4x1", 4), false),
+            "gang g needs a free cuboid of 4x4x1 chips (4 hosts): it would fit if closed nodes were open: pod-1-1-0 is "
+            "marked unschedulable");
+  take("pod-0-0-0");
+  EXPECT_EQ(reason(slice("4x4x1", 4), false),
+            "gang g needs a free cuboid of 4x4x1 chips (4 hosts): the largest free one is 2x2x1, in torus pod, where 2 "
+            "of 4 hosts are free");
+}
+
 TEST_F(SliceTest, WhatCannotBeSaysWhy) {
   EXPECT_THAT(reason(slice("4x4x1", 4), true), HasSubstr("label the nodes with heddle.dev/torus"));
   add_torus("pod", 2, 2, 2, false);

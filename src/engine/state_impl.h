@@ -61,6 +61,11 @@ enum class Bar {
 // True for what no running work and no operator's help on that node would change for this pod.
 [[nodiscard]] bool is_final(Bar bar);
 
+// Closed for now by who operates it or by its state: cordoned, not ready.
+[[nodiscard]] bool is_closed(Bar bar);
+// kOpened: as if no node were closed; to find out whether that would help.
+enum class Doors { kAsTheyAre, kOpened };
+
 struct Shortage {
   std::string resource;
   int64_t needed = 0;
@@ -78,6 +83,7 @@ struct Placement {
   CardOrder policy;
   // Made at the first question, and borrows from here: a Placement is not moved after that.
   std::optional<allocator::Solver> solver = {};
+  Doors doors = Doors::kAsTheyAre;
 
   [[nodiscard]] Bar bar_of(const NodeEntry& node) const;
   // The first plain resource that is short; nothing when all fit. With empty_node the pods on it are not counted.

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <string_view>
 
 #include "engine/state_impl.h"
 
@@ -47,6 +50,32 @@ std::string domain_of(const NodeEntry& node, const TopologyLevel& level) {
   return {};
 }
 
+std::vector<std::string> domains_of(const State& state, const TopologyLevel& level) {
+  std::vector<std::string> domains;
+  domains.reserve(state.inside().inventory.nodes().size());
+  for (const auto& [name, node] : state.inside().inventory.nodes())
+    domains.push_back(level.name == kNodeLevel ? name : domain_of(node, level));
+  return domains;
+}
+
+// A domain that lies in two of another level.
+struct Crossing {
+  std::string domain;
+  std::string in_one;
+  std::string in_another;
+};
+
+// Nothing: each of these domains lies in one of the others, as far as nodes are in both levels.
+std::optional<Crossing> crossing(const std::vector<std::string>& domains, const std::vector<std::string>& others) {
+  std::map<std::string_view, std::string_view> lies_in;
+  for (size_t node = 0; node < domains.size(); ++node) {
+    if (domains[node].empty() || others[node].empty()) continue;
+    const auto [known, fresh] = lies_in.emplace(domains[node], others[node]);
+    if (known->second != others[node]) return Crossing{domains[node], std::string(known->second), others[node]};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<TopologyLevel> default_topology() {
@@ -59,31 +88,59 @@ std::vector<TopologyLevel> default_topology() {
   };
 }
 
+void Topology::add(const State& state, TopologyLevel level, size_t at) {
+  const auto place = static_cast<std::ptrdiff_t>(at);
+  names_.insert(names_.begin() + place, level.name);
+  domains_.insert(domains_.begin() + place, domains_of(state, level));
+  levels_.insert(levels_.begin() + place, std::move(level));
+}
+
+Result<size_t> Topology::place_of(const TopologyLevel& level, const std::vector<std::string>& domains,
+                                  const std::vector<std::string>& wanted, size_t meant) const {
+  size_t above = 1;               // the nodes, and what is wanted and lies in it
+  size_t below = levels_.size();  // the first level that it lies in
+  for (size_t other = 1; other < levels_.size(); ++other) {
+    const auto named = std::find_if(wanted.begin(), wanted.end(),
+                                    [&](const std::string& want) { return goes_by(levels_[other], want); });
+    const bool also_wanted = named != wanted.end();
+    const bool meant_wider = also_wanted && static_cast<size_t>(named - wanted.begin()) > meant;
+    const std::optional<Crossing> out = crossing(domains, domains_[other]);
+    const std::optional<Crossing> in = crossing(domains_[other], domains);
+    if (out && in) {
+      if (!also_wanted) continue;
+      return fail(
+          Code::kInvalidArgument,
+          fmt::format("the levels {} and {} cut across each other: {} lies in {} and {} of {}, and {} in {} and "
+                      "{} of {}; name levels of which one holds the other's domains whole",
+                      level.name, names_[other], out->domain, out->in_one, out->in_another, names_[other], in->domain,
+                      in->in_one, in->in_another, level.name));
+    }
+    const bool equal = !out && !in;
+    if (equal && !also_wanted) continue;
+    const bool wider = equal ? meant_wider : in.has_value();  // the other one
+    if (wider) below = std::min(below, other);
+    if (!wider && also_wanted) above = std::max(above, other + 1);
+  }
+  return std::max(above, below);
+}
+
 Result<Topology> Topology::make(const State& state, const std::vector<TopologyLevel>& levels,
                                 const std::vector<std::string>& wanted) {
   Topology made;
-  made.levels_.push_back({kNodeLevel, {"kubernetes.io/hostname"}, {}});
-  made.levels_.insert(made.levels_.end(), levels.begin(), levels.end());
-  for (const std::string& want : wanted) {
+  made.add(state, {kNodeLevel, {"kubernetes.io/hostname"}, {}}, 0);
+  for (const TopologyLevel& level : levels) made.add(state, level, made.levels_.size());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const std::string& want = wanted[i];
     const auto known = [&](const TopologyLevel& level) { return goes_by(level, want); };
     if (want.empty() || std::any_of(made.levels_.begin(), made.levels_.end(), known)) continue;
     if (want.find('/') == std::string::npos) {
-      std::vector<std::string> names;
-      for (const TopologyLevel& level : made.levels_) names.push_back(level.name);
       return fail(Code::kInvalidArgument,
                   fmt::format("no topology level is called {}; write one of {}, or a node label", want,
-                              fmt::join(names, ", ")));
+                              fmt::join(made.names_, ", ")));
     }
-    made.levels_.push_back({want, {want}, {}});
-  }
-  for (const TopologyLevel& level : made.levels_) {
-    made.names_.push_back(level.name);
-    std::vector<std::string> domains;
-    domains.reserve(state.inside().inventory.nodes().size());
-    for (const auto& [name, node] : state.inside().inventory.nodes()) {
-      domains.push_back(level.name == kNodeLevel ? name : domain_of(node, level));
-    }
-    made.domains_.push_back(std::move(domains));
+    TopologyLevel own{want, {want}, {}};
+    HEDDLE_TRY(const size_t place, made.place_of(own, domains_of(state, own), wanted, i));
+    made.add(state, std::move(own), place);
   }
   return made;
 }

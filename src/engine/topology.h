@@ -24,8 +24,11 @@ inline constexpr const char* kNodeLevel = "node";
 // Where the nodes of a State lie, for a few levels. Names of domains are label or attribute values.
 class Topology {
  public:
-  // wanted: level names or node labels that must be there; a label (with a slash) that no level goes by becomes a level
-  // of its own, the widest. Empty ones are left out. Errors: kInvalidArgument for a name that no level has.
+  // wanted: level names or node labels that must be there, narrow to wide as they are meant. A label (with a slash)
+  // that no level goes by becomes a level of its own, where the nodes say it lies: below the first level whose domains
+  // hold its domains whole; the widest, where there is none. Where two hold each other's domains whole, as in a fleet
+  // of one domain, those that are wanted lie as they are meant. Empty ones are left out. Errors: kInvalidArgument for a
+  // name that no level has, and for a label whose domains cut across those of another level that is wanted.
   static Result<Topology> make(const State& state, const std::vector<TopologyLevel>& levels,
                                const std::vector<std::string>& wanted);
 
@@ -38,6 +41,11 @@ class Topology {
   [[nodiscard]] size_t level_of(const std::string& wanted) const;
 
  private:
+  void add(const State& state, TopologyLevel level, size_t at);
+  // Where a level with these domains belongs. meant: its place among `wanted`.
+  [[nodiscard]] Result<size_t> place_of(const TopologyLevel& level, const std::vector<std::string>& domains,
+                                        const std::vector<std::string>& wanted, size_t meant) const;
+
   std::vector<TopologyLevel> levels_;
   std::vector<std::string> names_;
   std::vector<std::vector<std::string>> domains_;
