@@ -19,6 +19,7 @@ namespace heddle::simulation {
 namespace {
 
 constexpr int64_t kWhole = 1000;
+constexpr int64_t kSecond = 1'000'000'000;
 
 int64_t setting(const char* name, int64_t otherwise) {
   const char* text = std::getenv(name);
@@ -29,6 +30,9 @@ int64_t setting(const char* name, int64_t otherwise) {
 struct History {
   std::string fleet;
   std::map<std::pair<std::string, std::string>, int64_t> limits;  // devices, by queue and vendor; "": of all
+  std::map<std::string, std::string> parents;                     // of queues below others
+  std::map<std::string, int64_t> owed;  // devices that a leaf is guaranteed, where it is guaranteed nothing else
+  bool bounded = true;                  // nothing but work itself makes work wait
   std::vector<std::string> workloads;
 
   [[nodiscard]] std::string work() const {
@@ -36,56 +40,169 @@ struct History {
   }
 };
 
-void draw_fleet(SeededRandom& random, History& history) {
-  const auto guaranteed = static_cast<int64_t>(random.below(12));
-  const auto draw = [&](uint64_t least, uint64_t most) {
-    return static_cast<int64_t>(least + random.below(most - least + 1));
-  };
-  history.limits = {{{"a", ""}, guaranteed + draw(4, 24)}, {{"a", "ascend"}, draw(2, 10)}, {{"b", ""}, draw(6, 26)}};
-  history.fleet = fmt::format(R"({{"nodes": [
+class Draw {
+ public:
+  Draw(SeededRandom& random, History& history) : random_(random), history_(history) {}
+
+  void fleet() {
+    const int64_t patience = between(5, 20) * (one_of(3) ? 10 : 1);
+    const int64_t cards = between(1, 8);
+    std::vector<std::string> queues = {leaf("a", "", between(0, 11), cards), leaf("b", "", between(2, 8), cards)};
+    if (one_of(2)) add_tree(queues, cards);
+    leaves_.push_back("unassigned");
+    history_.fleet = fmt::format(R"({{"nodes": [
     {{"name": "h", "count": {}, "nodesPerDomain": {{"heddle.dev/rack": {}}},
      "devices": [{{"vendor": "nvidia", "model": "H100", "count": {}, "memory": "80Gi"}}]}},
     {{"name": "m", "count": {}, "devices": [{{"vendor": "ascend", "model": "910B", "count": 4, "memory": "64Gi"}},
                                          {{"vendor": "nvidia", "model": "L4", "count": 2, "memory": "24Gi"}}]}}],
-    "grace": "{}s", "patience": "{}m", "queues": [
-    {{"name": "a", "quotas": [{{"guaranteed": {}, "limit": {}}}, {{"vendor": "ascend", "guaranteed": 2, "limit": {}}}]}},
-    {{"name": "b", "weight": {}, "quotas": [{{"guaranteed": 6, "limit": {}, "lending": {}}}]}}]}})",
-                              draw(1, 5), draw(1, 3), draw(1, 8), draw(1, 3), draw(0, 2) * 20, draw(10, 300),
-                              guaranteed, history.limits[{"a", ""}], history.limits[{"a", "ascend"}], draw(1, 3),
-                              history.limits[{"b", ""}], draw(0, 4));
-}
-
-void draw_work(SeededRandom& random, History& history) {
-  constexpr std::array kQueues = {"a", "b", "unassigned"};
-  constexpr std::array kAsks = {R"({"devices": 4, "vendor": "nvidia", "model": "H100"})",
-                                R"({"devices": 1})",
-                                R"({"vendor": "ascend", "devices": 2})",
-                                R"({"memory": "8Gi", "cores": 30})",
-                                R"({"memory": "16Gi"})",
-                                R"({"vendor": "nvidia", "memoryPercent": 40, "devices": 2})",
-                                R"({"model": "L4", "memory": "20Gi", "cores": 100})"};
-  constexpr std::array kTopologies = {"", "", "", R"(, "topology": {"preferred": "rack"})",
-                                      R"(, "topology": {"required": "rack"})"};
-  for (int i = 0; i < 60; ++i) {
-    const uint64_t size = random.below(3) == 0 ? 1 + random.below(6) : 1;
-    history.workloads.push_back(fmt::format(
-        R"({{"name": "w{}", "arrival": {}, "duration": {}, "queue": "{}", "priority": {}, "request": {},
-           "gang": {{"size": {}, "minimum": {}}}{}}})",
-        i, random.below(5400), 60 + random.below(2400), kQueues[random.below(kQueues.size())], random.below(4),
-        kAsks[random.below(kAsks.size())], size, 1 + random.below(size),
-        kTopologies[random.below(kTopologies.size())]));
+    "grace": "{}s", "patience": "{}m", "queues": [{}]{}}})",
+                                 between(1, 5), between(1, 3), cards, between(1, 3), between(0, 2) * 20, patience,
+                                 fmt::join(queues, ",\n"), reservations());
   }
+
+  // Much of everything, or little of it beside a stream of single cards that a guarantee is just enough for.
+  void work() {
+    const bool stream = one_of(3) && !history_.owed.empty();
+    const int64_t longest = stream ? 300 : 2400;
+    if (stream) {
+      const auto& [queue, guaranteed] = *std::next(history_.owed.begin(), between(0, std::ssize(history_.owed) - 1));
+      history_.workloads.push_back(
+          fmt::format(R"({{"name": "s", "count": 150, "every": {}, "duration": {}, "queue": "{}", "request": {{}}}})",
+                      longest / std::max<int64_t>(guaranteed, 1) + 1, longest, queue));
+    }
+    for (int i = 0; i < (stream ? 12 : 60); ++i) one(i, longest);
+  }
+
+ private:
+  int64_t between(int64_t least, int64_t most) {
+    return least + static_cast<int64_t>(random_.below(static_cast<uint64_t>(most - least + 1)));
+  }
+  bool one_of(uint64_t count) { return random_.below(count) == 0; }
+
+  // The numbers of a quota, those that are drawn; the limit is noted.
+  std::string numbers(const std::string& queue, const std::string& vendor, int64_t guaranteed) {
+    std::string text = fmt::format(R"("guaranteed": {})", guaranteed);
+    int64_t limit = INT64_MAX;
+    if (one_of(2)) {
+      limit = guaranteed + between(2, 20);
+      text += fmt::format(R"(, "limit": {})", limit);
+    }
+    if (one_of(3)) {
+      const int64_t borrowing = between(0, 8);
+      limit = std::min(limit, guaranteed + borrowing);
+      text += fmt::format(R"(, "borrowing": {})", borrowing);
+    }
+    if (one_of(3)) text += fmt::format(R"(, "lending": {})", between(0, guaranteed));
+    if (limit != INT64_MAX) history_.limits[{queue, vendor}] = limit;
+    return text;
+  }
+
+  std::string leaf(const std::string& name, const std::string& parent, int64_t guaranteed, int64_t cards) {
+    leaves_.push_back(name);
+    std::vector<std::string> quotas = {"{" + numbers(name, "", guaranteed) + "}"};
+    const bool top = parent.empty();
+    bool only_devices = true;
+    switch (between(0, 7)) {
+      case 0:
+        quotas.push_back(R"({"vendor": "ascend", )" + numbers(name, "ascend", top ? 2 : 0) + "}");
+        break;
+      case 1:
+        quotas.push_back(fmt::format(R"({{"counts": "Memory", "guaranteed": "{}Gi", "limit": "{}Gi"}})",
+                                     top ? between(0, 4) * 80 : 0, between(4, 16) * 80));
+        only_devices = false;
+        break;
+      case 2:
+        quotas.push_back(fmt::format(R"({{"counts": "Cores", "limit": {}, "borrowing": {}}})", between(2, 16) * 100,
+                                     between(1, 16) * 100));
+        break;
+      case 3:
+        if (cards < 2) break;
+        quotas.push_back(
+            fmt::format(R"({{"counts": "Boxes", "model": "H100", "boxDevices": {}, "guaranteed": {}, "limit": {}}})",
+                        cards, top ? between(0, 1) : 0, between(1, 4)));
+        only_devices = false;
+        break;
+      default:
+        break;
+    }
+    if (only_devices) history_.owed[name] = guaranteed;
+    if (!top) history_.parents[name] = parent;
+    return fmt::format(R"({{"name": "{}"{}, "weight": {}, "quotas": [{}]}})", name,
+                       top ? std::string() : fmt::format(R"(, "parent": "{}")", parent), between(1, 3),
+                       fmt::join(quotas, ", "));
+  }
+
+  // Two leaves below a queue that is below another.
+  void add_tree(std::vector<std::string>& queues, int64_t cards) {
+    const int64_t guaranteed = between(0, 10);
+    const int64_t below = between(0, guaranteed);
+    queues.push_back(fmt::format(R"({{"name": "t", "quotas": [{{{}}}]}})", numbers("t", "", guaranteed)));
+    queues.push_back(fmt::format(R"({{"name": "u", "parent": "t", "quotas": [{{{}}}]}})", numbers("u", "", below)));
+    history_.parents["u"] = "t";
+    const int64_t first = between(0, below);
+    queues.push_back(leaf("u1", "u", first, cards));
+    queues.push_back(leaf("u2", "u", below - first, cards));
+    queues.push_back(leaf("t1", "t", guaranteed - below, cards));
+  }
+
+  std::string reservations() {
+    if (!one_of(4)) return {};
+    history_.bounded = false;
+    reserved_ = true;
+    const int64_t start = between(300, 4000);
+    return fmt::format(
+        R"(, "reservations": [{{"name": "r", "queue": "a", "start": {}, "end": {}, "amounts": [{{"amount": {}}}]}}])",
+        start, start + between(300, 3000), between(1, 6));
+  }
+
+  void one(int number, int64_t longest) {
+    constexpr std::array kAsks = {R"({"devices": 4, "vendor": "nvidia", "model": "H100"})",
+                                  R"({"devices": 1})",
+                                  R"({"vendor": "ascend", "devices": 2})",
+                                  R"({"memory": "8Gi", "cores": 30})",
+                                  R"({"memory": "16Gi"})",
+                                  R"({"vendor": "nvidia", "memoryPercent": 40, "devices": 2})",
+                                  R"({"model": "L4", "memory": "20Gi", "cores": 100})",
+                                  R"({"devices": 3})"};
+    constexpr std::array kTopologies = {"", "", "", R"(, "topology": {"preferred": "rack"})",
+                                        R"(, "topology": {"required": "rack"})"};
+    const int64_t size = one_of(3) ? between(1, 6) : 1;
+    const bool inside = reserved_ && one_of(6);
+    history_.workloads.push_back(fmt::format(
+        R"({{"name": "w{}", "arrival": {}, "duration": {}, "queue": "{}", "priority": {}, "request": {},
+           "gang": {{"size": {}, "minimum": {}}}{}{}}})",
+        number, between(0, 5400), between(60, longest), inside ? "a" : leaves_[random_.below(leaves_.size())],
+        between(0, 3), kAsks[random_.below(kAsks.size())], size, between(1, size),
+        kTopologies[random_.below(kTopologies.size())], inside ? R"(, "reservation": "r")" : ""));
+  }
+
+  SeededRandom& random_;
+  History& history_;
+  std::vector<std::string> leaves_;
+  bool reserved_ = false;
+};
+
+History drawn(uint64_t seed) {
+  SeededRandom random(seed);
+  History history;
+  Draw draw(random, history);
+  draw.fleet();
+  draw.work();
+  return history;
 }
 
 // The first thing that is wrong; empty: nothing.
 class Checker {
  public:
   Checker(const History& history, const SimulatedFleet& fleet, const std::vector<SimulatedWorkload>& workloads)
-      : limits_(&history.limits) {
+      : history_(&history), patience_(fleet.patience.value_or(Duration{}).nanos) {
     for (const SimulatedNode& node : fleet.nodes) {
       nodes_[node.name] = &node;
     }
-    for (const SimulatedWorkload& workload : workloads) workloads_[workload.name] = &workload;
+    for (const SimulatedWorkload& workload : workloads) {
+      workloads_[workload.name] = &workload;
+      longest_ = std::max(longest_, workload.duration.nanos + fleet.grace.nanos);
+    }
   }
 
   void look(const engine::State& state, Time now) {
@@ -95,7 +212,14 @@ class Checker {
     holds_.clear();
     for (const engine::DeviceUse& device : state.device_uses()) look_at(device);
     for (const auto& [name, spots] : members_) look_at(*workloads_.at(name), spots);
-    for (const auto& [meter, limit] : *limits_) {
+    for (const auto& [name, spots] : members_) {
+      began_.emplace(name, now.unix_nanos);
+      ended_.erase(name);
+    }
+    for (const auto& [name, began] : began_) {
+      if (!members_.contains(name)) ended_.emplace(name, now.unix_nanos);
+    }
+    for (const auto& [meter, limit] : history_->limits) {
       if (used_[meter] > limit * kWhole) {
         wrong = fmt::format("queue {} uses {} thousandths of devices {} with a limit of {}", meter.first, used_[meter],
                             meter.second, limit);
@@ -104,7 +228,33 @@ class Checker {
         }
       }
     }
-    if (!wrong.empty()) wrong += fmt::format(" at {} s", now.unix_nanos / 1'000'000'000);
+    if (!wrong.empty()) wrong += fmt::format(" at {} s", now.unix_nanos / kSecond);
+  }
+
+  // At the end: what its leaf is guaranteed has started in time (queueing.h). Single pods only, which fit everywhere
+  // where they fit at all; n: what came before and had not ended when it began to starve.
+  void look_back(const std::set<std::string>& never_placed) {
+    if (!wrong.empty() || !history_->bounded) return;
+    for (const auto& [name, workload] : workloads_) {
+      const auto owed = history_->owed.find(workload->queue);
+      if (owed == history_->owed.end() || workload->ask.devices > owed->second || workload->ask.vendor == "ascend" ||
+          workload->members > 1 || never_placed.contains(name)) {
+        continue;
+      }
+      const int64_t starves = workload->arrival.nanos + patience_;
+      const int64_t before = std::count_if(workloads_.begin(), workloads_.end(), [&, of = workload](const auto& other) {
+        const auto ended = ended_.find(other.first);
+        return other.second->arrival.nanos <= of->arrival.nanos && other.second != of &&
+               (ended == ended_.end() || ended->second > starves);
+      });
+      const int64_t bound = starves + 2 * (before + 1) * longest_;
+      const auto began = began_.find(name);
+      if (began != began_.end() && began->second <= bound) continue;
+      wrong = fmt::format("{} of queue {} came at {} s and started at {} s: {} s were the bound, with {} before it",
+                          name, workload->queue, workload->arrival.nanos / kSecond,
+                          began == began_.end() ? -1 : began->second / kSecond, bound / kSecond, before);
+      return;
+    }
   }
 
   std::string wrong;
@@ -129,8 +279,12 @@ class Checker {
       members_[name][holder.claim_key].insert(device.node);
       const int64_t milli = std::max({int64_t{1}, its_cores * kWhole / 100, its_memory * kWhole / bytes});
       holds_[name] += milli;
-      used_[{workloads_.at(name)->queue, ""}] += milli;
-      used_[{workloads_.at(name)->queue, vendor}] += milli;
+      for (std::string queue = workloads_.at(name)->queue; !queue.empty();) {
+        used_[{queue, ""}] += milli;
+        used_[{queue, vendor}] += milli;
+        const auto parent = history_->parents.find(queue);
+        queue = parent == history_->parents.end() ? std::string() : parent->second;
+      }
     }
     if (cores > 100 || memory > bytes) {
       wrong =
@@ -156,7 +310,11 @@ class Checker {
     }
   }
 
-  const std::map<std::pair<std::string, std::string>, int64_t>* limits_;
+  const History* history_;
+  int64_t patience_;
+  int64_t longest_ = 0;                   // nanoseconds that anything runs, with the grace of what is evicted
+  std::map<std::string, int64_t> began_;  // nanoseconds: by workload, the first time
+  std::map<std::string, int64_t> ended_;  // the last time
   std::map<std::string, const SimulatedNode*> nodes_;
   std::map<std::string, const SimulatedWorkload*> workloads_;
   std::map<std::string, std::map<std::string, std::set<std::string>>> members_;  // nodes by workload and member
@@ -181,6 +339,9 @@ Ran run(const History& history, uint64_t seed) {
   const auto result = simulate(*fleet, *workloads, seed, clock,
                                [&](const engine::State& state, Time now) { checker.look(state, now); });
   if (!result) return {result.error().text(), {}, 0};
+  std::set<std::string> never_placed;
+  for (const Unplaced& unplaced : result->unplaced) never_placed.insert(unplaced.workload);
+  checker.look_back(never_placed);
   Ran ran{checker.wrong,
           fmt::format("{} {} {} {} {}", result->finished, result->allocated_percent, result->waits.mean,
                       result->evictions, result->decisions),
@@ -216,10 +377,7 @@ TEST(SimulationHistory, NothingIsGrantedTwiceNoQuotaIsPassedAndNoGangIsCut) {
   const int64_t events = setting("HEDDLE_HISTORY_EVENTS", 3000);
   int64_t seen = 0;
   for (auto seed = static_cast<uint64_t>(setting("HEDDLE_HISTORY_SEED", 1)); seen < events; ++seed) {
-    SeededRandom random(seed);
-    History history;
-    draw_fleet(random, history);
-    draw_work(random, history);
+    const History history = drawn(seed);
     const Ran ran = run(history, seed);
     if (!ran.wrong.empty()) {
       const History small = smallest(history, seed);
@@ -236,10 +394,7 @@ TEST(SimulationHistory, NothingIsGrantedTwiceNoQuotaIsPassedAndNoGangIsCut) {
 
 // The checks themselves: a history that is known to break a rule is found and made small.
 TEST(SimulationHistory, AFailureIsMadeSmall) {
-  SeededRandom random(1);
-  History history;
-  draw_fleet(random, history);
-  draw_work(random, history);
+  History history = drawn(1);
   history.limits[{"a", ""}] = 0;  // another one than the fleet says
   ASSERT_NE(run(history, 1).wrong, "");
   const History small = smallest(history, 1);

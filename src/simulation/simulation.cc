@@ -57,6 +57,7 @@ class Simulation {
       const int64_t begin = stopwatch_.monotonic_nanos();
       HEDDLE_CHECK_OK(decide(now));
       nanos_ += stopwatch_.monotonic_nanos() - begin;
+      if (observer_ && !queues_->violations().empty()) break;  // said below
       if (observer_) observer_(state_, now);
     }
     return finish();
