@@ -501,6 +501,7 @@ std::string obey(const std::string& line) {
   if (verb == "kernel") return load_kernel(words);
   if (verb == "launch") return say(launch_once());
   if (verb == "launch-as") return launch_as(words);
+  if (verb == "through") return learn_that_it_is_through(words);
   if (verb == "run") return run_for(words);
   if (verb == "graph") return run_graph(words);
   if (verb == "graph-memory") return graph_memory(words);

@@ -96,5 +96,6 @@ std::string replace_self();
 std::string interrupt(Words& words);
 std::string smi(Words& words);
 std::string launch_as(Words& words);
+std::string learn_that_it_is_through(Words& words);
 
 }  // namespace probe

@@ -1,5 +1,6 @@
-// Every way of launching by its exported name.
+// Every way of launching by its exported name, and ways of learning that the device is through.
 #include <string_view>
+#include <vector>
 
 #include "guard/probe.h"
 
@@ -57,6 +58,31 @@ std::string launch_as(Words& words) {
   const auto name = take<std::string>(words);
   void* function = by_name(name);
   return function != nullptr ? say(launch_by(name, function)) : "-1";
+}
+
+// "through query", "through event" and "through copy": by a query of the stream or of an event, or by a copy that
+// waits.
+std::string learn_that_it_is_through(Words& words) {
+  const auto way = take<std::string>(words);
+  CUresult code = CUDA_SUCCESS;
+  if (way == "copy") {
+    CUdeviceptr memory = 0;
+    std::vector<char> host(4096);
+    code = CU(cuMemAlloc)(&memory, host.size());
+    // A copy waits for the default stream alone.
+    if (code == CUDA_SUCCESS) code = CU(cuMemcpyDtoH)(host.data(), memory, host.size());
+    return say(code);
+  }
+  CUevent event = nullptr;
+  if (way == "event") {
+    code = CU(cuEventCreate)(&event, CU_EVENT_DEFAULT);
+    if (code == CUDA_SUCCESS) code = CU(cuEventRecord)(event, state.stream);
+    if (code != CUDA_SUCCESS) return say(code);
+  }
+  do {
+    code = event != nullptr ? CU(cuEventQuery)(event) : CU(cuStreamQuery)(state.stream);
+  } while (code == CUDA_ERROR_NOT_READY);
+  return say(code);
 }
 
 }  // namespace probe

@@ -48,6 +48,15 @@ class SettleTest : public testing::Test {
     return 100.0 * times * std::chrono::duration<double>(kKernel) / took;
   }
 
+  // Device time of processes that are gone, which no launch has put on the clock yet.
+  [[nodiscard]] uint64_t left_ns() const {
+    const auto content = read_file(folder_.path("usage"));
+    uint64_t left = 0;
+    EXPECT_TRUE(content && content->size() == sizeof(heddle_guard_usage));
+    if (content) std::memcpy(&left, content->data() + offsetof(heddle_guard_usage, devices[0].left_ns), sizeof(left));
+    return left;
+  }
+
   Folder folder_;
   Machine machine_;
 };
@@ -93,13 +102,26 @@ TEST_F(SettleTest, WhatAKilledProcessLeftIsChargedWhenItIsFoundGone) {
   Probe next = start();
   make_context(next, milliseconds(1));
   const auto found = Clock::now();
-  const auto content = read_file(folder_.path("usage"));
-  ASSERT_TRUE(content && content->size() == sizeof(heddle_guard_usage));
-  uint64_t left = 0;
-  std::memcpy(&left, content->data() + offsetof(heddle_guard_usage, devices[0].left_ns), sizeof(left));
+  const uint64_t left = left_ns();
   constexpr std::chrono::nanoseconds kPredicted = milliseconds(1);  // on the clock since the launch
   EXPECT_GE(left, static_cast<uint64_t>((killed - launched - kPredicted).count()));
   EXPECT_LE(left, static_cast<uint64_t>((found - before).count()));
+}
+
+// Who learned that its work is through, by whatever way, has paid for it, and pays nothing for what it does after that.
+TEST_F(SettleTest, WhatAProcessKnowsToBeThroughIsPaidFor) {
+  for (const std::string way : {"query", "event", "copy"}) {
+    Probe p = start();
+    ASSERT_EQ(p.code("ctx 0"), kOk);
+    if (way != "copy") {
+      ASSERT_EQ(p.code("stream"), kOk);
+    }
+    ASSERT_EQ(p.code("kernel 20000"), kOk);
+    ASSERT_EQ(p.code("launch"), kOk);
+    ASSERT_EQ(p.code("through " + way), kOk);
+    p.end();
+    EXPECT_EQ(left_ns(), 0u) << way;
+  }
 }
 
 TEST_F(SettleTest, AContextThatIsDestroyedBehindItsOnlyKernel) {

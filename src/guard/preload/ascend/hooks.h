@@ -5,42 +5,49 @@
 #include <acl/acl_rt_memory_soma.h>
 #include <ascend_abi/rt.h>
 
-#define HEDDLE_ACL_HOOKS(ACL)         \
-  ACL(aclrtMalloc)                    \
-  ACL(aclrtMallocAlign32)             \
-  ACL(aclrtMallocCached)              \
-  ACL(aclrtMallocWithCfg)             \
-  ACL(aclrtMallocForTaskScheduler)    \
-  ACL(aclrtMemAllocManaged)           \
-  ACL(aclrtMallocPhysical)            \
-  ACL(aclrtFree)                      \
-  ACL(aclrtFreeWithDevSync)           \
-  ACL(aclrtFreePhysical)              \
-  ACL(aclrtMapMem)                    \
-  ACL(aclrtUnmapMem)                  \
-  ACL(aclrtMemRetainAllocationHandle) \
-  ACL(aclrtMemPoolCreate)             \
-  ACL(aclrtSetDevice)                 \
-  ACL(aclrtResetDevice)               \
-  ACL(aclrtResetDeviceForce)          \
-  ACL(aclrtLaunchKernel)              \
-  ACL(aclrtLaunchKernelV2)            \
-  ACL(aclrtLaunchKernelWithConfig)    \
-  ACL(aclrtLaunchKernelWithHostArgs)  \
-  ACL(aclrtLaunchKernelWithArgsArray) \
-  ACL(aclmdlRIExecuteAsync)           \
-  ACL(aclmdlRIExecute)                \
-  ACL(aclmdlExecute)                  \
-  ACL(aclmdlExecuteV2)                \
-  ACL(aclmdlExecuteAsync)             \
-  ACL(aclmdlExecuteAsyncV2)           \
-  ACL(aclopExecute)                   \
-  ACL(aclopExecuteV2)                 \
-  ACL(aclopExecWithHandle)            \
-  ACL(aclopCast)                      \
-  ACL(aclrtGetMemInfo)                \
-  ACL(aclrtDestroyStream)             \
-  ACL(aclrtDestroyStreamForce)        \
+#define HEDDLE_ACL_HOOKS(ACL)            \
+  ACL(aclrtMalloc)                       \
+  ACL(aclrtMallocAlign32)                \
+  ACL(aclrtMallocCached)                 \
+  ACL(aclrtMallocWithCfg)                \
+  ACL(aclrtMallocForTaskScheduler)       \
+  ACL(aclrtMemAllocManaged)              \
+  ACL(aclrtMallocPhysical)               \
+  ACL(aclrtFree)                         \
+  ACL(aclrtFreeWithDevSync)              \
+  ACL(aclrtFreePhysical)                 \
+  ACL(aclrtMapMem)                       \
+  ACL(aclrtUnmapMem)                     \
+  ACL(aclrtMemRetainAllocationHandle)    \
+  ACL(aclrtMemPoolCreate)                \
+  ACL(aclrtSetDevice)                    \
+  ACL(aclrtResetDevice)                  \
+  ACL(aclrtResetDeviceForce)             \
+  ACL(aclrtLaunchKernel)                 \
+  ACL(aclrtLaunchKernelV2)               \
+  ACL(aclrtLaunchKernelWithConfig)       \
+  ACL(aclrtLaunchKernelWithHostArgs)     \
+  ACL(aclrtLaunchKernelWithArgsArray)    \
+  ACL(aclmdlRIExecuteAsync)              \
+  ACL(aclmdlRIExecute)                   \
+  ACL(aclmdlExecute)                     \
+  ACL(aclmdlExecuteV2)                   \
+  ACL(aclmdlExecuteAsync)                \
+  ACL(aclmdlExecuteAsyncV2)              \
+  ACL(aclopExecute)                      \
+  ACL(aclopExecuteV2)                    \
+  ACL(aclopExecWithHandle)               \
+  ACL(aclopCast)                         \
+  ACL(aclrtGetMemInfo)                   \
+  ACL(aclrtSynchronizeDevice)            \
+  ACL(aclrtSynchronizeDeviceWithTimeout) \
+  ACL(aclrtSynchronizeStream)            \
+  ACL(aclrtSynchronizeStreamWithTimeout) \
+  ACL(aclrtSynchronizeEvent)             \
+  ACL(aclrtSynchronizeEventWithTimeout)  \
+  ACL(aclrtMemcpy)                       \
+  ACL(aclrtDestroyStream)                \
+  ACL(aclrtDestroyStreamForce)           \
   ACL(aclrtDestroyContext)
 
 // Called by the guard, never interposed.
@@ -52,7 +59,6 @@
   CALL(aclrtCreateEvent)              \
   CALL(aclrtRecordEvent)              \
   CALL(aclrtQueryEventStatus)         \
-  CALL(aclrtSynchronizeEvent)         \
   CALL(aclrtEventElapsedTime)         \
   CALL(aclrtStreamQuery)              \
   CALL(aclmdlRICaptureGetInfo)
@@ -81,6 +87,9 @@
   RT(rtModelExecute)                \
   RT(rtMemGetInfo)                  \
   RT(rtMemGetInfoEx)                \
+  RT(rtDeviceSynchronize)           \
+  RT(rtStreamSynchronize)           \
+  RT(rtEventSynchronize)            \
   RT(rtStreamDestroy)
 
 #define HEDDLE_RT_CALLS(CALL) \

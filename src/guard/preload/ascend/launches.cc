@@ -163,6 +163,31 @@ HEDDLE_STREAM_END(acl, aclrtDestroyStreamForce)
 HEDDLE_STREAM_END(rt, rtStreamDestroy)
 #undef HEDDLE_STREAM_END
 
+// What the device is through with after the program waited for it is charged.
+#define HEDDLE_WAIT(table, name, parameters, arguments) \
+  HEDDLE_EXPORT int name parameters {                   \
+    const auto real = table().name;                     \
+    if (real == nullptr) return kNoSuchFunction;        \
+    const Entry entry;                                  \
+    if (entry.nested()) return real arguments;          \
+    before_wait();                                      \
+    const int result = real arguments;                  \
+    after_wait();                                       \
+    return result;                                      \
+  }
+HEDDLE_WAIT(acl, aclrtSynchronizeDevice, (), ())
+HEDDLE_WAIT(acl, aclrtSynchronizeDeviceWithTimeout, (int32_t timeout), (timeout))
+HEDDLE_WAIT(acl, aclrtSynchronizeStream, (aclrtStream stream), (stream))
+HEDDLE_WAIT(acl, aclrtSynchronizeStreamWithTimeout, (aclrtStream stream, int32_t timeout), (stream, timeout))
+HEDDLE_WAIT(acl, aclrtSynchronizeEvent, (aclrtEvent event), (event))
+HEDDLE_WAIT(acl, aclrtSynchronizeEventWithTimeout, (aclrtEvent event, int32_t timeout), (event, timeout))
+HEDDLE_WAIT(acl, aclrtMemcpy, (void* to, size_t room, const void* from, size_t bytes, aclrtMemcpyKind kind),
+            (to, room, from, bytes, kind))
+HEDDLE_WAIT(rt, rtDeviceSynchronize, (), ())
+HEDDLE_WAIT(rt, rtStreamSynchronize, (rtStream_t stream), (stream))
+HEDDLE_WAIT(rt, rtEventSynchronize, (rtEvent_t event), (event))
+#undef HEDDLE_WAIT
+
 HEDDLE_EXPORT aclError aclrtDestroyContext(aclrtContext context) {
   const auto real = acl().aclrtDestroyContext;
   if (real == nullptr) return kNoSuchFunction;

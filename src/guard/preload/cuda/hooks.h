@@ -75,6 +75,14 @@ extern "C" CUresult cuGetProcAddress_v2_ptsz(const char* symbol, void** function
   CUDA(cuStreamSynchronize, "cuStreamSynchronize", 2000, 0)                                \
   CUDA(cuStreamSynchronize_ptsz, "cuStreamSynchronize", 7000, 1)                           \
   CUDA(cuEventSynchronize, "cuEventSynchronize", 2000, 0)                                  \
+  CUDA(cuEventQuery, "cuEventQuery", 2000, 0)                                              \
+  CUDA(cuStreamQuery, "cuStreamQuery", 2000, 0)                                            \
+  CUDA(cuStreamQuery_ptsz, "cuStreamQuery", 7000, 1)                                       \
+  CUDA(cuMemcpy, "cuMemcpy", 4000, 0)                                                      \
+  CUDA(cuMemcpy_ptds, "cuMemcpy", 7000, 1)                                                 \
+  CUDA(cuMemcpyDtoH, "cuMemcpyDtoH", 2000, 0)                                              \
+  CUDA(cuMemcpyDtoH_v2, "cuMemcpyDtoH", 3020, 0)                                           \
+  CUDA(cuMemcpyDtoH_v2_ptds, "cuMemcpyDtoH", 7000, 1)                                      \
   CUDA(cuStreamDestroy, "cuStreamDestroy", 2000, 0)                                        \
   CUDA(cuStreamDestroy_v2, "cuStreamDestroy", 4000, 0)                                     \
   CUDA(cuGraphAddMemAllocNode, "cuGraphAddMemAllocNode", 11040, 0)                         \
@@ -145,13 +153,10 @@ extern "C" CUresult cuGetProcAddress_v2_ptsz(const char* symbol, void** function
   CALL(cuArrayGetMemoryRequirements)          \
   CALL(cuMipmappedArrayGetMemoryRequirements) \
   CALL(cuStreamGetCtx)                        \
-  CALL(cuStreamQuery)                         \
-  CALL(cuStreamQuery_ptsz)                    \
   CALL(cuStreamIsCapturing)                   \
   CALL(cuStreamIsCapturing_ptsz)              \
   CALL(cuThreadExchangeStreamCaptureMode)     \
   CALL(cuEventCreate)                         \
-  CALL(cuEventQuery)                          \
   CALL(cuEventRecord)                         \
   CALL(cuEventRecord_ptsz)                    \
   CALL(cuEventElapsedTime)
