@@ -221,8 +221,11 @@ Result<ClaimRecord> Preparer::prepare(ClaimRecord grant) {
   Result<void> done = write_record(record);
   if (done && has_made(record)) {
     Result<ClaimRecord> made = make_partitions(record);
-    if (made) record = *std::move(made);
-    if (!made) done = tl::unexpected(made.error());
+    if (made) {
+      record = *std::move(made);
+    } else {
+      done = tl::unexpected(made.error());
+    }
   }
   if (done) done = materialise(record);
   if (!done) {

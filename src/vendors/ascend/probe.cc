@@ -91,6 +91,7 @@ struct Probe::Impl {
   [[nodiscard]] Verdict verdict(const Handle& handle) const;
   [[nodiscard]] std::vector<CardProcess> processes(const Handle& handle) const;
   std::optional<HealthEvent> new_ecc_errors(const Handle& handle);
+  [[nodiscard]] static Error cannot_cut(const Handle& npu);
   [[nodiscard]] Result<Handle> npu_of(const PartitionOrder& order) const;
   [[nodiscard]] const Handle* vnpu_at(const PartitionOrder& order) const;
 };
@@ -176,6 +177,7 @@ void Probe::Impl::add_vnpus(Handle npu) {
   const size_t count = code == DCMI_OK ? std::min(all.vdev_num, unsigned{DCMI_SOC_SPLIT_MAX}) : 0;
   npu.cut = count > 0;
   npu.cuts = code == DCMI_OK && api().create_vnpu != nullptr && api().destroy_vnpu != nullptr;
+  const size_t number = handles.size();
   handles.push_back(npu);
   for (size_t i = 0; i < count; ++i) {
     dcmi_vdev_query_stru one{};
@@ -188,6 +190,7 @@ void Probe::Impl::add_vnpus(Handle npu) {
     if (answer != DCMI_OK || !name.starts_with("vir") || mib <= 0 || mib > kMostMib) {
       skipped.push_back(fmt::format("card {} device {} vNPU {}: error {}, template '{}', {} MiB", npu.card, npu.device,
                                     all.vdev_id[i], answer, name.starts_with("vir") ? name : "", mib));
+      handles[number].cuts = false;  // what it has is not known, and so not what is left
       continue;
     }
     Handle vnpu{fmt::format("{}-vnpu-{}", npu.uuid, all.vdev_id[i]), npu.card, npu.device, npu.logic};
@@ -365,13 +368,17 @@ StatusReport Probe::status() {
   return report;
 }
 
-// The NPU of an order, from what was found last. Errors: kNotFound, kUnsupported.
+// The NPU of an order, from what was found last. Errors: kNotFound.
 Result<Handle> Probe::Impl::npu_of(const PartitionOrder& order) const {
   if (state != LibraryState::kOk) return fail(Code::kUnavailable, detail);
   const auto npu = std::ranges::find(handles, order.parent_uuid, &Handle::uuid);
   if (npu == handles.end()) return fail(Code::kNotFound, "there is no NPU " + order.parent_uuid);
-  if (!npu->cuts) return fail(Code::kUnsupported, "the driver makes no vNPUs of NPU " + order.parent_uuid);
   return *npu;
+}
+
+Error Probe::Impl::cannot_cut(const Handle& npu) {
+  return {
+      Code::kUnsupported, "the driver makes no vNPUs of NPU " + npu.uuid + ", or does not tell of all that it has", {}};
 }
 
 const Handle* Probe::Impl::vnpu_at(const PartitionOrder& order) const {
@@ -388,6 +395,7 @@ Result<int64_t> Probe::place(const PartitionOrder& order, const std::vector<int6
   const Handle* there = order.place < 0 ? nullptr : impl_->vnpu_at(order);
   // One of this template is the one that was ordered: a driver may bring vNPUs back after a start of the machine.
   if (order.place >= 0 && (there == nullptr || there->place.profile == order.profile)) return order.place;
+  if (!npu.cuts) return tl::unexpected(Impl::cannot_cut(npu));
   const auto card = std::ranges::find(now.cards, npu.uuid, &Card::uuid);
   if (card == now.cards.end()) return fail(Code::kUnavailable, "NPU " + npu.uuid + " cannot be described");
   const int64_t first = kFirstVnpu + kVnpuIds * card->minor;
@@ -407,6 +415,7 @@ Result<Inventory> Probe::make(const PartitionOrder& order) {
     return fail(Code::kConflict, fmt::format("vNPU {} of NPU {} was made by somebody else, of template {}", order.place,
                                              npu.uuid, there->place.profile));
   }
+  if (!npu.cuts) return tl::unexpected(Impl::cannot_cut(npu));
   dcmi_create_vdev_res_stru wanted{};
   wanted.vdev_id = static_cast<unsigned>(order.place);
   wanted.vfg_id = kNoDevice;
@@ -442,7 +451,7 @@ Result<Inventory> Probe::drop(const PartitionOrder& order) {
   if (there == nullptr || there->place.profile != order.profile) return now;
   HEDDLE_TRY(const Handle npu, impl_->npu_of(order));
   const auto id = static_cast<unsigned>(order.place);
-  if (const int code = impl_->api().destroy_vnpu(npu.card, npu.device, id); code != DCMI_OK) {
+  if (const int code = call(impl_->api().destroy_vnpu, npu.card, npu.device, id); code != DCMI_OK) {
     const Code kind = code == DCMI_ERR_CODE_RESOURCE_OCCUPIED ? Code::kConflict : Code::kUnavailable;
     return fail(kind, fmt::format("vNPU {} of NPU {} cannot be taken away: dcmi_set_destroy_vdevice: error {}", id,
                                   npu.uuid, code));

@@ -125,9 +125,8 @@ Result<void> MigCard::check_vacant(const std::string& profile, int64_t start) co
   return {};
 }
 
-// All that the card gives the GPU instance goes to one compute instance.
-Result<void> MigCard::make_compute(const Instance& instance) const {
-  std::optional<unsigned> whole;
+Result<MigCard::Compute> MigCard::whole_compute(const Instance& instance) const {
+  std::optional<Compute> whole;
   for (unsigned number = 0; number < NVML_COMPUTE_INSTANCE_PROFILE_COUNT; ++number) {
     nvmlComputeInstanceProfileInfo_t info{};
     if (library_->api().compute_instance_profile(instance.handle, number, kEngines, &info) != NVML_SUCCESS) continue;
@@ -135,15 +134,32 @@ Result<void> MigCard::make_compute(const Instance& instance) const {
     std::vector<nvmlComputeInstance_t> handles(kMostInstances);
     auto count = static_cast<unsigned>(handles.size());
     const nvmlReturn_t code = library_->api().compute_instances(instance.handle, info.id, handles.data(), &count);
-    if (code == NVML_SUCCESS && count > 0) return {};
-    if (!whole) whole = info.id;
+    if (code == NVML_SUCCESS && count > 0) return Compute{info.id, true};
+    if (!whole) whole = Compute{info.id, false};
   }
-  if (!whole) {
-    return fail(Code::kUnsupported,
-                fmt::format("MIG profile {} has no compute profile that is the whole of it", instance.profile.name));
+  if (whole) return *whole;
+  return fail(Code::kUnsupported,
+              fmt::format("MIG profile {} has no compute profile that is the whole of it", instance.profile.name));
+}
+
+bool MigCard::has_whole_ones_only() const {
+  for (const Profile& profile : profiles()) {
+    const Result<std::vector<Instance>> instances = instances_of(profile);
+    if (!instances) return false;
+    for (const Instance& instance : *instances) {
+      const Result<Compute> whole = whole_compute(instance);
+      if (!whole || !whole->there) return false;
+    }
   }
+  return true;
+}
+
+// All that the card gives the GPU instance goes to one compute instance.
+Result<void> MigCard::make_compute(const Instance& instance) const {
+  HEDDLE_TRY(const Compute whole, whole_compute(instance));
+  if (whole.there) return {};
   nvmlComputeInstance_t made = nullptr;
-  const nvmlReturn_t code = library_->api().create_compute_instance(instance.handle, *whole, &made);
+  const nvmlReturn_t code = library_->api().create_compute_instance(instance.handle, whole.profile, &made);
   if (code != NVML_SUCCESS) return tl::unexpected(error("nvmlGpuInstanceCreateComputeInstance", code));
   return {};
 }

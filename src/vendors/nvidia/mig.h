@@ -19,6 +19,9 @@ class MigCard {
 
   // Whether this driver has all that making and taking away needs.
   [[nodiscard]] bool can_change() const;
+  // Whether each GPU instance of the card is one that could have been made here: with a compute instance that is the
+  // whole of it. Others have slices that no device shows.
+  [[nodiscard]] bool has_whole_ones_only() const;
   // Errors: kConflict (an instance lies on some of its slices), kInvalidArgument (no such profile, or not there),
   // kUnsupported.
   [[nodiscard]] Result<void> check_vacant(const std::string& profile, int64_t start) const;
@@ -45,6 +48,12 @@ class MigCard {
   [[nodiscard]] Result<nvmlGpuInstancePlacement_t> placement_of(const Profile& profile, int64_t start) const;
   [[nodiscard]] Result<std::vector<Instance>> instances_of(const Profile& profile) const;
   [[nodiscard]] Result<std::optional<Instance>> find(const Profile& profile, int64_t start) const;
+  // The compute profile that is the whole of an instance, and whether there is an instance of it.
+  struct Compute {
+    unsigned profile = 0;
+    bool there = false;
+  };
+  [[nodiscard]] Result<Compute> whole_compute(const Instance& instance) const;
   [[nodiscard]] Result<void> make_compute(const Instance& instance) const;
   [[nodiscard]] Result<void> drop_computes(const Instance& instance) const;
   [[nodiscard]] Error error(const char* call, nvmlReturn_t code) const;

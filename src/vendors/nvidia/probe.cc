@@ -311,7 +311,8 @@ Result<Card> Probe::Impl::describe(const Handle& handle, int64_t index) const {
   unsigned pending = 0;
   card.partitioned = handle.parent == nullptr &&
                      call(api().mig_mode, handle.device, &current, &pending) == NVML_SUCCESS && current != 0;
-  card.cuts = card.partitioned && MigCard(*library, handle.device).can_change();
+  const MigCard mig(*library, handle.device);
+  card.cuts = card.partitioned && mig.can_change() && mig.has_whole_ones_only();
   const Verdict health = verdict(whole);
   card.healthy = health.healthy;
   card.health_message = health.message;

@@ -1,5 +1,6 @@
 #include "vendors/nvidia/probe.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -113,6 +114,20 @@ TEST(Probe, FindsTheInstancesOfAPartitionedCardAndWhoIsOnThem) {
     EXPECT_EQ(probe.drop({order.parent_uuid, "1g.10gb", 1})->cards.size(), 5U) << "there is none";
     for (int i = 0; i < 2; ++i) EXPECT_EQ(probe.drop(order)->cards.size(), 4U);
     EXPECT_EQ(probe.drop({found.cards[3].uuid, "1g.10gb", 0})->cards.size(), 4U) << "its MIG mode is off";
+    // One without a compute instance, which no device shows: what is left beside it is not known.
+    void* nvml = ::dlopen((bin + "/sim/nvidia/lib/libnvidia-ml.so.1").c_str(), RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(nvml, nullptr);
+    const auto by_index = reinterpret_cast<int (*)(unsigned, void**)>(::dlsym(nvml, "nvmlDeviceGetHandleByIndex_v2"));
+    const auto create =
+        reinterpret_cast<int (*)(void*, unsigned, void**)>(::dlsym(nvml, "nvmlDeviceCreateGpuInstance"));
+    const auto destroy = reinterpret_cast<int (*)(void*)>(::dlsym(nvml, "nvmlGpuInstanceDestroy"));
+    void* card_in_mig_mode = nullptr;
+    void* empty = nullptr;
+    ASSERT_EQ(by_index(0, &card_in_mig_mode), 0);
+    ASSERT_EQ(create(card_in_mig_mode, 19, &empty), 0);
+    EXPECT_FALSE(probe.discover().cards[0].cuts);
+    ASSERT_EQ(destroy(empty), 0);
+    EXPECT_TRUE(probe.discover().cards[0].cuts);
     ::kill(static_cast<pid_t>(std::stol(read_file(dir + "/pid").value_or("0"))), SIGKILL);
     // What befalls the card befalls its instances.
     ASSERT_EQ(std::system((bin + "/bin/nvsim fault --root " + dir + " --card 0 --kind xid --value 79").c_str()), 0);
