@@ -169,6 +169,11 @@ class Daemon {
     bool hopeless = false;                             // no card could serve it, even if nothing ran
     std::optional<model::Allocation> allocation = {};  // where it could go, of place_beside_others()
   };
+  // Nobody is evicted for it so long.
+  struct Vain {
+    int times = 0;
+    int64_t until = 0;  // monotonic
+  };
   struct Ending {
     std::string why;
     int64_t kill_at_nanos = 0;  // monotonic
@@ -253,7 +258,7 @@ class Daemon {
   int64_t past_kept_ = 0;                          // monotonic
   bool past_moved_ = false;                        // since then
   std::map<int64_t, std::set<std::string>> held_;  // cards that are kept for a job that others make room for; by uuid
-  std::map<int64_t, int64_t> in_vain_;  // job that did not start in the room that was made for it -> until, monotonic
+  std::map<int64_t, Vain> in_vain_;                // jobs that did not start in the room that was made for them
   std::map<int64_t, Wait> waits_;
   std::map<int64_t, Ending> endings_;
   std::vector<vendors::CardStatus> statuses_;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "engine/kind_quota.h"
 #include "standalone/daemon.h"
 #include "standalone/grants.h"
 #include "standalone/process.h"
@@ -16,8 +17,6 @@ namespace heddle::standalone {
 namespace {
 
 constexpr size_t kPlansATurn = 64;  // searches for victims
-// A job that did not start in the room that was made for it has nobody evicted for so long.
-constexpr Duration kInVain = Duration::seconds(600);
 
 }  // namespace
 
@@ -76,7 +75,7 @@ Result<void> Daemon::plan_evictions(const std::vector<int64_t>& without_room, Ti
     Job& job = *live(id);
     // One that does not wait would have others evicted in vain.
     if (job.state != JobState::kWaiting || job.request.patience == Patience::kRefuse) continue;
-    if (const auto vain = in_vain_.find(id); vain != in_vain_.end() && clock_.monotonic_nanos() < vain->second)
+    if (const auto vain = in_vain_.find(id); vain != in_vain_.end() && clock_.monotonic_nanos() < vain->second.until)
       continue;
     JobRequest like = job.request;
     like.name.clear();
@@ -182,7 +181,12 @@ Result<void> Daemon::place_held(Time now) {
   for (const int64_t id : ready) {
     queues_->tree().requeue(JobQueues::key_of(id), now);
     HEDDLE_CHECK_OK(try_queued(*live(id), now));
-    if (live(id)->state == JobState::kWaiting) in_vain_[id] = clock_.monotonic_nanos() + kInVain.nanos;
+    if (live(id)->state != JobState::kWaiting) {
+      in_vain_.erase(id);
+    } else {
+      Vain& vain = in_vain_[id];
+      vain.until = clock_.monotonic_nanos() + engine::pause_after_vain(++vain.times).nanos;
+    }
     // Where it did not start, something came in between, such as a card that is sick now: it waits as others do, and is
     // planned for again.
     held_.erase(id);

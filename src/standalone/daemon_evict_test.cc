@@ -185,6 +185,34 @@ TEST_F(EvictTest, ALimitOfAModelIsSeenBeforeAnybodyIsAskedToGo) {
   EXPECT_TRUE(now(large).job.eviction.has_value());
 }
 
+// As in a cluster: at once after the first time, then after longer and longer pauses.
+TEST_F(EvictTest, RoomThatWasMadeInVainIsMadeAgain) {
+  start({queue("owner", kOwnerOfOne), queue("guest", "")}, 3);
+  Child one;
+  Child two;
+  Child three;
+  const JobView first = running(again("guest"), one);
+  const JobView second = running(again("guest"), two);
+  const JobView third = running(again("guest"), three);
+  const JobView owner = job("owner");
+  ASSERT_TRUE(now(third).job.eviction.has_value());
+  sick(third);
+  goes(third, three, "143 told\n");
+  EXPECT_EQ(now(owner).job.state, JobState::kWaiting);
+  ASSERT_TRUE(now(second).job.eviction.has_value()) << "another card can be had";
+  sick(second);
+  goes(second, two, "143 told\n");
+  EXPECT_EQ(now(owner).job.state, JobState::kWaiting);
+  clock_.advance(Duration::seconds(29));
+  daemon_->turn();
+  EXPECT_FALSE(now(first).job.eviction.has_value()) << "whatever came in between may do so again";
+  clock_.advance(Duration::seconds(1));
+  daemon_->turn();
+  ASSERT_TRUE(now(first).job.eviction.has_value());
+  goes(first, one, "143 told\n");
+  EXPECT_EQ(now(owner).job.state, JobState::kGranted);
+}
+
 TEST_F(EvictTest, ABoxIsTakenBackAsAWhole) {
   start({queue("owner", R"("quotas":[{"counts":"Boxes","boxDevices":2,"guaranteed":1}])"), queue("guest", "")}, 5);
   const auto h100 = [](const std::string& queue_name, int64_t count) {

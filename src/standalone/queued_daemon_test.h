@@ -73,6 +73,7 @@ class QueuedDaemonTest : public testing::Test {
       machine.cards.push_back(card);
     }
     machine.slices = machine_slices(machine.node, machine.cards);
+    cards_ = machine.cards;
     DaemonOptions options;
     options.state_dir = folder_;
     options.queues = check_queues(queues).value();
@@ -111,11 +112,20 @@ class QueuedDaemonTest : public testing::Test {
     const JobView view = std::get<JobView>(submit(request));
     return view.shares.empty() ? "none" : view.shares.at(0).card;
   }
+  // From now on the driver says so.
+  void sick(const JobView& on) {
+    for (vendors::Card& card : cards_) card.healthy = card.healthy && card.uuid != on.shares.at(0).uuid;
+    vendors::Snapshot snapshot;
+    snapshot.inventory.cards = cards_;
+    snapshot.current = true;
+    daemon_->observe(snapshot);
+  }
   JobView now(const JobView& view) { return daemon_->find(view.job.id).value(); }
 
   std::string folder_;
   ManualClock clock_{Time{1'800'000'000'000'000'000}};
   Logger log_{"test", LogLevel::kError, clock_, 2};
+  std::vector<vendors::Card> cards_;
   std::unique_ptr<Daemon> daemon_;
 };
 
