@@ -1,7 +1,7 @@
 // 10,000 pods that wait on a full fleet of 500 nodes x 8 cards: what one event costs the controller's core, in CPU time
-// of its thread. Three fleets of waiting pods, of 40 shapes each: single pods, pods of nine queues, and gangs of 8. The
-// events: a pod ends and what it frees is too small for anybody; a pod comes that has to wait, too. Answers of the API
-// server are given at once and are not in it. Prints one JSON object.
+// of its thread. Four fleets of waiting pods, of 40 shapes each: single pods, pods of nine queues, gangs of 8, and
+// gangs of 8 in the nine queues. The events: a pod ends and what it frees is too small for anybody; a pod comes that
+// has to wait, too. Answers of the API server are given at once and are not in it. Prints one JSON object.
 //   waiting_bench [PODS [NODES]]
 #include <fmt/format.h>
 #include <time.h>
@@ -29,7 +29,15 @@ constexpr int kQueues = 10;  // the first has what runs, and is guaranteed all o
 constexpr int kGang = 8;
 constexpr int kEvents = 5;
 
-enum class Kind { kPlain, kQueued, kGangs };
+enum class Kind { kPlain, kQueued, kGangs, kQueuedGangs };
+
+bool has_queues(Kind kind) {
+  return kind == Kind::kQueued || kind == Kind::kQueuedGangs;
+}
+
+bool has_gangs(Kind kind) {
+  return kind == Kind::kGangs || kind == Kind::kQueuedGangs;
+}
 
 double cpu_ms() {
   timespec now{};
@@ -94,7 +102,7 @@ class Waiting {
 
   void add_fleet() {
     reconciler_->upsert_class(engine::test::make_class());
-    for (int q = 0; kind_ == Kind::kQueued && q < kQueues; ++q) {
+    for (int q = 0; has_queues(kind_) && q < kQueues; ++q) {
       Json spec{{"namespaces", Json::array({queue_name(q)})}};
       if (q == 0) spec["quotas"] = Json::array({{{"guaranteed", nodes_ * kCardsANode}}});
       const Json queue{{"metadata", {{"name", queue_name(q)}, {"generation", 1}}}, {"spec", spec}};
@@ -138,7 +146,7 @@ class Waiting {
 
   // As it comes out of the webhook.
   bool add_waiting(int number) {
-    const int group = kind_ == Kind::kGangs ? number / kGang : number;
+    const int group = has_gangs(kind_) ? number / kGang : number;
     const std::string name = fmt::format("waits-{}", number);
     Json limits{{"nvidia.com/gpu", "1"}, {"nvidia.com/gpumem", std::to_string(20000 + group % kShapes)}};
     Json pod{{"apiVersion", "v1"},
@@ -151,7 +159,7 @@ class Waiting {
                 fmt::format("2026-01-01T{:02}:{:02}:{:02}Z", number / 3600 % 24, number / 60 % 60, number % 60)}}},
              {"spec", {{"containers", Json::array({{{"name", "main"}, {"image", "work"}}})}}}};
     pod["spec"]["containers"][0]["resources"] = {{"limits", limits}, {"requests", limits}};
-    if (kind_ == Kind::kGangs) {
+    if (has_gangs(kind_)) {
       pod["metadata"]["annotations"] = {{"heddle.dev/gang", fmt::format("gang-{}", group)},
                                         {"heddle.dev/gang-size", std::to_string(kGang)},
                                         {"heddle.dev/gang-index", std::to_string(number % kGang)}};
@@ -212,8 +220,10 @@ int main(int argc, char** argv) {
   double worst_event = 0;
   double worst_start = 0;
   std::string text;
-  for (const auto& [kind, name] :
-       {std::pair{Kind::kPlain, "plain"}, {Kind::kQueued, "queued"}, {Kind::kGangs, "gangs"}}) {
+  for (const auto& [kind, name] : {std::pair{Kind::kPlain, "plain"},
+                                   {Kind::kQueued, "queued"},
+                                   {Kind::kGangs, "gangs"},
+                                   {Kind::kQueuedGangs, "queued_gangs"}}) {
     const auto result = heddle::controller::Waiting(kind, pods, nodes).run();
     if (!result) return 3;
     worst_event = std::max({worst_event, result->ends_ms, result->comes_ms});
