@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "vendors/ascend/dcmi.h"
+#include "vendors/open_library.h"
 #include "vendors/partition.h"
 #include "vendors/source.h"
 #include "vendors/sysfs.h"
@@ -67,12 +68,8 @@ struct Verdict {
 
 }  // namespace
 
-struct Probe::Impl {
+struct Probe::Impl : OpenLibrary<DcmiLibrary> {
   ProbeOptions options;
-  LibraryState state = LibraryState::kMissing;
-  std::string detail;
-  std::string path;
-  std::unique_ptr<DcmiLibrary> library;
   std::vector<Handle> handles;
   std::vector<std::string> skipped;
   std::map<std::string, unsigned> ecc_errors;  // uuid -> double-bit errors as last seen
@@ -99,29 +96,11 @@ struct Probe::Impl {
 void Probe::Impl::ensure_open() {
   if (state == LibraryState::kOk) return;
   handles.clear();
-  if (library == nullptr) {
-    path = find_dcmi(options.dcmi, options.driver_root);
-    if (path.empty()) {
-      state = LibraryState::kMissing;
-      detail = "no libdcmi.so under " + options.driver_root;
-      return;
-    }
-    Result<std::unique_ptr<DcmiLibrary>> opened = DcmiLibrary::open(path);
-    if (!opened) {
-      state = opened.error().code == Code::kNotFound ? LibraryState::kMissing : LibraryState::kIncomplete;
-      detail = opened.error().text();
-      return;
-    }
-    library = *std::move(opened);
-  }
-  if (const int code = api().init(); code != DCMI_OK) {
-    state = LibraryState::kInitFailed;
-    detail = fmt::format("dcmi_init: error {}", code);
-    library.reset();  // a new driver brings a new library
-    return;
-  }
-  state = LibraryState::kOk;
-  detail.clear();
+  open([this] { return find_dcmi(options.dcmi, options.driver_root); }, "no libdcmi.so under " + options.driver_root,
+       [](DcmiLibrary& opened) {
+         const int code = opened.api().init();
+         return code == DCMI_OK ? std::string() : fmt::format("dcmi_init: error {}", code);
+       });
 }
 
 int Probe::Impl::devices_of(int card) const {

@@ -13,6 +13,7 @@
 #include "vendors/nvidia/describe.h"
 #include "vendors/nvidia/mig.h"
 #include "vendors/nvidia/nvml.h"
+#include "vendors/open_library.h"
 #include "vendors/partition.h"
 #include "vendors/source.h"
 #include "vendors/sysfs.h"
@@ -82,7 +83,7 @@ struct Verdict {
 
 }  // namespace
 
-struct Probe::Impl {
+struct Probe::Impl : OpenLibrary<NvmlLibrary> {
   struct Handle {
     std::string uuid;
     nvmlDevice_t device = nullptr;
@@ -93,10 +94,6 @@ struct Probe::Impl {
   };
 
   ProbeOptions options;
-  LibraryState state = LibraryState::kMissing;
-  std::string detail;
-  std::string path;
-  std::unique_ptr<NvmlLibrary> library;
   std::vector<Handle> handles;
   std::vector<std::string> skipped;
   nvmlEventSet_t events = nullptr;
@@ -136,30 +133,12 @@ void Probe::Impl::ensure_open() {
   if (state == LibraryState::kOk) return;
   forget_events();
   handles.clear();
-  if (library == nullptr) {
-    path = find_nvml(options.nvml, options.driver_root);
-    if (path.empty()) {
-      state = LibraryState::kMissing;
-      detail = "no libnvidia-ml.so.1 under " + options.driver_root;
-      return;
-    }
-    Result<std::unique_ptr<NvmlLibrary>> opened = NvmlLibrary::open(path);
-    if (!opened) {
-      state = opened.error().code == Code::kNotFound ? LibraryState::kMissing : LibraryState::kIncomplete;
-      detail = opened.error().text();
-      return;
-    }
-    library = *std::move(opened);
-  }
-  const nvmlReturn_t code = api().init();
-  if (code != NVML_SUCCESS) {
-    state = LibraryState::kInitFailed;
-    detail = "nvmlInit: " + library->error_text(code);
-    library.reset();  // a new driver brings a new library
-    return;
-  }
-  state = LibraryState::kOk;
-  detail.clear();
+  open([this] { return find_nvml(options.nvml, options.driver_root); },
+       "no libnvidia-ml.so.1 under " + options.driver_root,
+       [](NvmlLibrary& opened) {
+         const nvmlReturn_t code = opened.api().init();
+         return code == NVML_SUCCESS ? std::string() : "nvmlInit: " + opened.error_text(code);
+       });
 }
 
 void Probe::Impl::enumerate() {
