@@ -187,28 +187,26 @@ class CallEstimator {
     return only(target().scaled(kTraversal));  // of a text
   }
 
+  struct Parts {
+    uint64_t times = 0;  // that something is put in
+    uint64_t kept = 0;
+  };
+  // Of a text of `whole` in which texts of `from` are replaced. An empty one stands before, between and behind all.
+  static Parts parted(uint64_t whole, uint64_t from, bool untouched) {
+    if (from == 0) return {add_bounded(whole, 1), whole};
+    if (untouched) return {0, whole};
+    return {scale_bounded(1, static_cast<double>(whole) / static_cast<double>(from)), 0};
+  }
+
   [[nodiscard]] Span replaced() const {
     const Span whole = target();
     const Span from = argument(0);
     const Span to = argument(1);
-    Span times;
-    Span kept;
-    if (from.min == 0) {
-      times.max = add_bounded(whole.max, 1);
-      kept.max = whole.max;
-    } else if (to.max <= from.min) {
-      kept.max = whole.max;
-    } else {
-      times.max = scale_bounded(1, static_cast<double>(whole.max) / static_cast<double>(from.min));
-    }
-    if (from.max == 0) {
-      times.min = add_bounded(whole.min, 1);
-      kept.min = whole.min;
-    } else if (from.max <= to.min) {
-      kept.min = whole.min;
-    } else {
-      times.min = scale_bounded(1, static_cast<double>(whole.min) / static_cast<double>(from.max));
-    }
+    // What is longest keeps the text where nothing grows it, what is shortest where nothing cuts it.
+    const Parts most = parted(whole.max, from.min, to.max <= from.min);
+    const Parts least = parted(whole.min, from.max, from.max <= to.min);
+    const Span times{least.times, most.times};
+    const Span kept{least.kept, most.kept};
     return times.times(to).plus(kept);
   }
 

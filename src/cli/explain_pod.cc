@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "cli/json_at.h"
 #include "cli/verbs.h"
 #include "kube/client.h"
 
@@ -17,11 +18,6 @@ using Json = nlohmann::json;
 
 constexpr const char* kCondition = "heddle.dev/Allocated";
 constexpr const char* kGate = "heddle.dev/placement";
-
-std::string text_at(const Json& object, const char* pointer) {
-  const Json::json_pointer path(pointer);
-  return object.contains(path) && object.at(path).is_string() ? object.at(path).get<std::string>() : std::string();
-}
 
 const Json& list_at(const Json& object, const char* pointer) {
   static const Json none = Json::array();

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/json.h"
+#include "cli/json_at.h"
 #include "cli/quota_words.h"
 #include "cli/workload.h"
 #include "cli/yaml_json.h"
@@ -22,11 +23,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kVolcanoRegister = "volcano.sh/node-vgpu-register";
 constexpr const char* kReviewUid = "00000000-0000-0000-0000-000000000000";
-
-std::string text_at(const Json& object, const char* pointer) {
-  const Json::json_pointer path(pointer);
-  return object.contains(path) && object.at(path).is_string() ? object.at(path).get<std::string>() : std::string();
-}
 
 std::map<std::string, std::string> texts_at(const Json& object, const char* pointer) {
   std::map<std::string, std::string> out;

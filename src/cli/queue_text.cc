@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "cli/json_at.h"
 
 namespace heddle::cli {
 namespace {
@@ -17,11 +18,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kCondition = "heddle.dev/Allocated";
-
-std::string text_at(const Json& object, const char* pointer) {
-  const Json::json_pointer path(pointer);
-  return object.contains(path) && object.at(path).is_string() ? object.at(path).get<std::string>() : std::string();
-}
 
 int64_t number_at(const Json& object, const char* pointer) {
   const Json::json_pointer path(pointer);

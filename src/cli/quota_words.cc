@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/json_at.h"
 #include "dialects/container.h"
 #include "dialects/quota_measure.h"
 
@@ -15,11 +16,6 @@ using Json = nlohmann::ordered_json;
 const Json* at(const Json& object, const char* pointer) {
   const Json::json_pointer path(pointer);
   return object.contains(path) ? &object.at(path) : nullptr;
-}
-
-std::string text_at(const Json& object, const char* pointer) {
-  const Json* value = at(object, pointer);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
 }
 
 void resource_quota(const catalog::Requests& rules, const Json& quota, std::vector<std::string>& out) {

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/json.h"
+#include "cli/json_at.h"
 #include "cli/quota_words.h"
 #include "cli/workload.h"
 #include "cli/yaml_json.h"
@@ -25,11 +26,6 @@ using Json = nlohmann::ordered_json;
 
 // There is no review here; names of claims are made from this instead, so that the same manifest gives the same names.
 constexpr std::string_view kReviewUid = "00000000-0000-0000-0000-000000000000";
-
-std::string text_at(const Json& object, const char* pointer) {
-  const Json::json_pointer path(pointer);
-  return object.contains(path) && object.at(path).is_string() ? object.at(path).get<std::string>() : std::string();
-}
 
 std::string label_of(const Json& object) {
   std::string name = text_at(object, "/metadata/name");
