@@ -47,6 +47,25 @@ TEST(QueueCodec, AQueueIsReadInTheUnitsOfItsMeters) {
   EXPECT_EQ(parse_queue(object(queue->spec_json))->spec, queue->spec);
 }
 
+TEST(QueueCodec, BoxesWiderThanANode) {
+  const auto queue =
+      parse_queue(object(R"({"quotas":[{"counts":"Boxes","boxDevices":72,"boxLevel":"linkDomain","guaranteed":2},
+                           {"counts":"Boxes","boxShape":"8x4x4","model":"TPU v5p","limit":1},
+                           {"counts":"Boxes","boxDevices":8,"boxLevel":"node","limit":1},
+                           {"counts":"Boxes","boxShape":"4x4x1","limit":1},
+                           {"counts":"Boxes","boxDevices":64,"boxLevel":"cloud.google.com/gke-nodepool"}]})"));
+  ASSERT_TRUE(queue.has_value()) << queue.error().text();
+  const auto& quotas = queue->spec.quotas;
+  EXPECT_EQ(model::meter_name(quotas[0].meter), "boxes of 72 devices of one linkDomain");
+  EXPECT_EQ(model::box_name(quotas[0].meter), "72 in one linkDomain");
+  EXPECT_EQ(quotas[1].meter.box_shape, "4x4x8") << "slices may be turned";
+  EXPECT_EQ(quotas[1].meter.box_devices, 128);
+  EXPECT_EQ(model::meter_name(quotas[1].meter), "slices of 4x4x8 TPU v5p devices");
+  EXPECT_EQ(model::meter_name(quotas[2].meter), "boxes of 8 devices") << "the node is where boxes lie";
+  EXPECT_EQ(quotas[3].meter.box_shape, "4x4") << "a side of one says nothing";
+  EXPECT_EQ(model::box_name(quotas[4].meter), "64 in one cloud.google.com/gke-nodepool");
+}
+
 TEST(QueueCodec, AReservationAndATopologyAreRead) {
   const auto reservation = parse_reservation(object(
       R"({"start":"2027-01-01T00:00:00Z","end":"2027-01-02T00:00:00Z","queue":"train","amounts":[{"model":"T4","amount":4}]})"));
@@ -96,6 +115,20 @@ INSTANTIATE_TEST_SUITE_P(
             "spec.quotas[0].boxDevices: is 1: write 2 to 64"},
         Bad{"BoxElsewhere", 'q', R"({"quotas":[{"boxDevices":8}]})",
             "spec.quotas[0].boxDevices: is for counts: Boxes only; leave it out, or count Boxes"},
+        Bad{"LargeBox", 'q', R"({"quotas":[{"counts":"Boxes","boxDevices":72,"limit":1}]})",
+            "spec.quotas[0].boxDevices: is 72: write 2 to 64, or more with the boxLevel that they lie in"},
+        Bad{"LevelElsewhere", 'q', R"({"quotas":[{"boxLevel":"rack","limit":1}]})",
+            "spec.quotas[0].boxLevel: is for counts: Boxes only; leave it out, or count Boxes"},
+        Bad{"ShapeAndSize", 'q', R"({"quotas":[{"counts":"Boxes","boxShape":"4x4x4","boxDevices":64}]})",
+            "spec.quotas[0].boxDevices: a slice has the devices of its shape: leave it out"},
+        Bad{"Shape", 'q', R"({"quotas":[{"counts":"Boxes","boxShape":"4x4x"}]})",
+            "spec.quotas[0].boxShape: must be the sides of a slice, such as 4x4x8, of 2 to 65536 devices"},
+        Bad{"ShapeOfOne", 'q', R"({"quotas":[{"counts":"Boxes","boxShape":"1x1"}]})",
+            "spec.quotas[0].boxShape: must be the sides of a slice, such as 4x4x8, of 2 to 65536 devices"},
+        Bad{"OneSide", 'q', R"({"quotas":[{"counts":"Boxes","boxShape":"8"}]})",
+            "spec.quotas[0].boxShape: must be the sides of a slice, such as 4x4x8, of 2 to 65536 devices"},
+        Bad{"FourSides", 'q', R"({"quotas":[{"counts":"Boxes","boxShape":"2x2x2x2"}]})",
+            "spec.quotas[0].boxShape: must be the sides of a slice, such as 4x4x8, of 2 to 65536 devices"},
         Bad{"Negative", 'q', R"({"quotas":[{"guaranteed":-1}]})", "spec.quotas[0].guaranteed: must not be negative"},
         Bad{"HalfABox", 'q', R"({"quotas":[{"counts":"Boxes","boxDevices":8,"limit":"1500m"}]})",
             "spec.quotas[0].limit: must be a whole number"},

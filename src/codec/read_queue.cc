@@ -1,7 +1,10 @@
 // The objects of heddle.dev/v1alpha1.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <utility>
 
 #include "codec/codec.h"
@@ -13,7 +16,9 @@ namespace {
 using Counts = model::QuotaMeter::Counts;
 
 constexpr int64_t kMostWeight = 1'000'000;
-constexpr int64_t kLargestBox = 64;
+constexpr int64_t kLargestBox = 64;          // of one node
+constexpr int64_t kLargestWideBox = 65'536;  // of one domain, or slice
+constexpr size_t kAxes = 3;
 
 Counts read_counts(const JsonValue& in) {
   if (!in.present()) return Counts::kDevices;
@@ -25,21 +30,72 @@ Counts read_counts(const JsonValue& in) {
   return Counts::kDevices;
 }
 
+// "4x8x4" as its sides, ascending, without those of 1 beyond two; empty: it is not of that form, or too large.
+std::vector<int64_t> sides_of(std::string_view text) {
+  std::vector<int64_t> sides;
+  int64_t devices = 1;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at != end && sides.size() < kAxes) {
+    int64_t side = 0;
+    const auto [next, error] = std::from_chars(at, end, side);
+    if (error != std::errc() || side < 1 || side > kLargestWideBox) return {};
+    devices *= side;
+    if (devices > kLargestWideBox) return {};
+    sides.push_back(side);
+    at = next;
+    if (at == end) break;
+    if (*at++ != 'x' || at == end) return {};
+  }
+  if (at != end || devices < 2 || sides.size() < 2) return {};
+  std::sort(sides.begin(), sides.end());
+  if (sides.size() == kAxes && sides.front() == 1) sides.erase(sides.begin());
+  return sides;
+}
+
+void read_shape(const JsonValue& in, model::QuotaMeter& meter) {
+  const std::vector<int64_t> sides = sides_of(in.text());
+  if (sides.empty())
+    return in.wrong(fmt::format("must be the sides of a slice, such as 4x4x8, of 2 to {} devices", kLargestWideBox));
+  meter.box_devices = 1;
+  for (const int64_t side : sides) meter.box_devices *= side;
+  meter.box_shape = fmt::format("{}", fmt::join(sides, "x"));
+}
+
+void read_box(const JsonValue& in, model::QuotaMeter& meter) {
+  const JsonValue box = in["boxDevices"];
+  const JsonValue level = in["boxLevel"];
+  const JsonValue shape = in["boxShape"];
+  if (meter.counts != Counts::kBoxes) {
+    for (const JsonValue* field : {&box, &level, &shape}) {
+      if (field->present()) field->wrong("is for counts: Boxes only; leave it out, or count Boxes");
+    }
+    return;
+  }
+  if (shape.present()) {
+    if (box.present()) box.wrong("a slice has the devices of its shape: leave it out");
+    if (level.present()) level.wrong("a slice lies in one torus: leave it out");
+    return read_shape(shape, meter);
+  }
+  meter.box_level = level.text();
+  if (meter.box_level == "node") meter.box_level.clear();
+  const int64_t largest = meter.box_level.empty() ? kLargestBox : kLargestWideBox;
+  const auto devices = box.integer();
+  if (!devices) box.wrong("must be set where boxes are counted, such as 8");
+  if (devices && (*devices < 2 || *devices > largest)) {
+    box.wrong(fmt::format(
+        "is {}: write 2 to {}{}", *devices, largest,
+        *devices > largest && meter.box_level.empty() ? ", or more with the boxLevel that they lie in" : ""));
+  }
+  meter.box_devices = devices.value_or(0);
+}
+
 model::QuotaMeter read_meter(const JsonValue& in) {
   model::QuotaMeter meter{.counts = read_counts(in["counts"]),
                           .device_class = in["deviceClass"].text(),
                           .vendor = in["vendor"].text(),
                           .model = in["model"].text()};
-  const JsonValue box = in["boxDevices"];
-  const auto devices = box.integer();
-  if (meter.counts == Counts::kBoxes) {
-    if (!devices) box.wrong("must be set where boxes are counted, such as 8");
-    if (devices && (*devices < 2 || *devices > kLargestBox))
-      box.wrong(fmt::format("is {}: write 2 to {}", *devices, kLargestBox));
-    meter.box_devices = devices.value_or(0);
-  } else if (devices) {
-    box.wrong("is for counts: Boxes only; leave it out, or count Boxes");
-  }
+  read_box(in, meter);
   return meter;
 }
 

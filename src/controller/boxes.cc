@@ -37,7 +37,7 @@ void Reconciler::Impl::look_at_boxes() {
       if (allocation != nullptr) holders.push_back({allocation, q.queues->entitled(id), boxes});
     }
   }
-  q.rooms = engine::BoxRooms::look(ledger.state(), q.table.meters(), holders);
+  q.rooms = engine::BoxRooms::look(ledger.state(), options.topology, q.table.meters(), holders);
 }
 
 // How many boxes the work must leave, by meter; empty: it may break any.

@@ -5,6 +5,7 @@
 
 #include "codec/codec.h"
 #include "controller/reconciler_impl.h"
+#include "engine/box_map.h"
 
 namespace heddle::controller {
 namespace {
@@ -25,13 +26,21 @@ void Reconciler::Impl::refresh_queues() {
   if (!objects && q.table.meters().empty()) return;  // no number of the tree depends on the fleet
   std::vector<engine::FleetPart> fleet = engine::fleet_of(ledger.state());
   for (engine::FleetPart& part : fleet) part.free = 0;
-  if (!objects && fleet == q.fleet) return;
+  q.table.settle();
+  const auto wide_boxes = [&](const model::QuotaMeter& meter) {
+    return engine::boxes_of_fleet(ledger.state(), options.topology, meter);
+  };
+  queueing::Amounts wide;
+  for (const model::QuotaMeter& meter : q.table.meters()) {
+    if (model::wider_than_a_node(meter)) wide.push_back(wide_boxes(meter));
+  }
+  if (!objects && fleet == q.fleet && wide == q.wide) return;
   q.fleet_due = false;
   q.fleet = std::move(fleet);
-  q.table.settle();
+  q.wide = std::move(wide);
   q.built_version = q.table.version();
   queueing::Config config =
-      q.table.config([&](const std::string& name) { return engine::fleet_of(ledger.state(), name); });
+      q.table.config([&](const std::string& name) { return engine::fleet_of(ledger.state(), name); }, wide_boxes);
   if (q.queues) {
     for (auto& [name, past] : q.queues->past(clock.now())) config.past[name] = past;
   }
@@ -296,7 +305,7 @@ std::optional<engine::Reason> Reconciler::Impl::gang_over_queue(const Work& work
     for (queueing::Portion& portion : demand_of(*record, planned.contains(record)))
       demand.push_back(std::move(portion));
   }
-  if (const Unit* unit = units.find(work.unit); unit != nullptr && work.core) keep_for_the_dead(*unit, work, demand);
+  if (const Unit* unit = units.find(work.unit); unit != nullptr && work.core) count_as_one(*unit, work, demand);
   return admit(work.id, std::move(demand));
 }
 

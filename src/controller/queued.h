@@ -81,6 +81,7 @@ struct PlainVictim {
 struct Queued {
   QueueTable table;
   std::vector<engine::FleetPart> fleet;  // as the tree was built for
+  queueing::Amounts wide;                // with it: the boxes that are wider than a node, by meter of such
   uint64_t built_version = 0;            // of the table; 0: not built
   bool fleet_due = true;
   std::optional<queueing::Queues> queues;              // nothing: not leading yet

@@ -98,7 +98,10 @@ void Reconciler::remove_namespace(const std::string& name) {
 void Reconciler::upsert_node(model::Node node) {
   impl_->nodes.insert(node.meta.name);
   impl_->provisioning.node_labels[node.meta.name] = node_kind(node.meta);
+  const uint64_t before = impl_->ledger.state().generation();
   impl_->ledger.state().upsert_node(std::move(node));
+  // Its labels may say where it lies.
+  if (!impl_->queued.wide.empty() && impl_->ledger.state().generation() != before) impl_->queued.fleet_due = true;
 }
 
 void Reconciler::remove_node(const std::string& name) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "controller/cluster_test.h"
 
@@ -294,6 +295,37 @@ TEST_F(GangQueuesTest, MembersTogetherBreakNoMoreBoxesThanTheyMay) {
 }
 
 const Json kInRackOne{{"heddle.dev/topology-required", "rack"}};
+
+// Two racks of four cards, of which one is guaranteed to queue "box".
+TEST_F(GangQueuesTest, ABoxOfARackIsKeptAndTakenAsAUnit) {
+  for (const char* node : {"n1", "n2", "n3", "n4"})
+    cluster.add_node(node, 2, 81920, "64", "", node < std::string("n3") ? "r1" : "r2");
+  cluster.api.put_queue(
+      "box", leaf({{"counts", "Boxes"}, {"boxDevices", 4}, {"boxLevel", "rack"}, {"guaranteed", 1}, {"limit", 1}}));
+  cluster.api.put_queue("single", leaf({{"counts", "Boxes"}, {"boxDevices", 2}, {"limit", 4}}));
+  start();
+  for (int i = 0; i < 5; ++i) submit(cluster, "p" + std::to_string(i), "single");
+  cluster.run(Duration::seconds(5));
+  std::set<std::string> racks;
+  int placed = 0;
+  for (int i = 0; i < 5; ++i) {
+    const std::string node = cluster.node_of("p" + std::to_string(i));
+    if (node.empty()) continue;
+    ++placed;
+    racks.insert(node < std::string("n3") ? "r1" : "r2");
+  }
+  EXPECT_EQ(placed, 4) << "the fifth would break the rack that is left";
+  EXPECT_EQ(racks.size(), 1U);
+  submit_gang(cluster, "g", 4, "box", kInRackOne);
+  submit_gang(cluster, "h", 4, "box", kInRackOne);
+  cluster.run(Duration::seconds(5));
+  EXPECT_EQ(bound(cluster, "g", 4), 4);
+  EXPECT_THAT(cluster.api.evicted, IsEmpty());
+  EXPECT_EQ(reason("h0"), "Limit");
+  EXPECT_THAT(message("h0"), HasSubstr("the limit is 1 boxes of 4 devices of one rack"));
+  EXPECT_EQ(status("box")["usage"][0]["name"], "boxes of 4 devices of one rack");
+  EXPECT_EQ(status("box")["usage"][0]["used"], "1");
+}
 
 // Gang g of queue a has both cards of rack r1; then one member dies, and "lent" of queue b borrows its card.
 void lose_a_member(FakeCluster& cluster) {

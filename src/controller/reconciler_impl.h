@@ -245,6 +245,7 @@ struct Reconciler::Impl {
   [[nodiscard]] std::optional<Time> work_since(const Work& work) const;
   StatedWork workload_of(const Work& work);
   void keep_for_the_dead(const Unit& unit, const Work& core, std::vector<queueing::Portion>& demand) const;
+  void count_as_one(const Unit& unit, const Work& core, std::vector<queueing::Portion>& demand) const;
   [[nodiscard]] bool may_queue(const Work& work, const std::vector<PodRecord*>& waiting);
 
   // queued.cc: works in their queues

@@ -16,6 +16,7 @@ void Reconciler::Impl::topology_changed(bool levels_changed) {
   options.topology = topologies.levels();
   // What no domain had room for may fit now, and what was refused may be known.
   ++queued.version;
+  queued.fleet_due = true;  // boxes of a level may be others
   pass_due = true;
 }
 

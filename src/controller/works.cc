@@ -286,6 +286,12 @@ void Reconciler::Impl::keep_for_the_dead(const Unit& unit, const Work& core,
   }
 }
 
+// What a gang takes as one unit: with those that died, and in boxes wider than a node.
+void Reconciler::Impl::count_as_one(const Unit& unit, const Work& core, std::vector<queueing::Portion>& demand) const {
+  keep_for_the_dead(unit, core, demand);
+  queued.table.fill_wide_boxes(demand, {unit.required, unit.segment_level, unit.segment_size}, options.topology);
+}
+
 // Of a gang, the first member by rank says the queue and the reservation.
 StatedWork Reconciler::Impl::workload_of(const Work& work) {
   const Unit* unit = units.find(work.unit);
@@ -317,7 +323,7 @@ StatedWork Reconciler::Impl::workload_of(const Work& work) {
   }
   if (!ends) workload.runtime.reset();
   if (first == nullptr) return stated;
-  if (gang && work.core) keep_for_the_dead(*unit, work, workload.portions);
+  if (gang && work.core) count_as_one(*unit, work, workload.portions);
   workload.priority = gang ? unit->priority : first->priority;
   workload.never_preempts = gang ? unit->never_preempts : first->never_preempts;
   workload.submitted = gang && work.core ? unit->submitted : first->meta.created;

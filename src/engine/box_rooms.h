@@ -1,16 +1,19 @@
 // Quota by shape: which boxes are intact, and what may still be opened without breaking one that a queue is guaranteed.
 //
-// A box is a number of whole devices of one node (model::QuotaMeter). Intact are those of free devices, and those that
-// borrowed work holds as whole boxes, for entitled work would take these back as such. Pure; one owner thread. Cost:
-// one look at each device of the fleet for each box meter, and at each device of the holders.
+// A box is a number of whole devices of one node, of one domain of a level, or a slice of a torus (model::QuotaMeter,
+// box_map.h). Intact are those of free devices, and those that borrowed work holds as whole boxes, for entitled work
+// would take these back as such. Pure; one owner thread. Cost: one look at each device of the fleet for each box meter,
+// at each device of the holders, and BoxMap::count().
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "engine/box_map.h"
 #include "engine/engine.h"
 #include "engine/gang.h"
 #include "model/queue.h"
@@ -27,10 +30,12 @@ struct BoxHolder {
 
 class BoxRooms {
  public:
-  static BoxRooms look(const State& state, const std::vector<model::QuotaMeter>& meters,
-                       const std::vector<BoxHolder>& holders);
+  // levels: those in force.
+  static BoxRooms look(const State& state, const std::vector<TopologyLevel>& levels,
+                       const std::vector<model::QuotaMeter>& meters, const std::vector<BoxHolder>& holders);
 
-  // How many free devices of the node may be opened with `keep` of the meter's boxes left intact in the fleet.
+  // How many free devices of the node may be opened with `keep` of the meter's boxes left intact in the fleet. Of boxes
+  // of one node each; others have no bound.
   [[nodiscard]] int64_t may_open(size_t meter, const std::string& node, int64_t keep) const;
   // What the members of a gang may break together, for each meter of which boxes are to be kept.
   [[nodiscard]] std::vector<BoxBudget> budgets(const std::vector<model::QuotaMeter>& meters,
@@ -43,6 +48,7 @@ class BoxRooms {
     int64_t size = 0;                          // devices of a box; 0: the meter counts no boxes
     std::map<std::string, int64_t> available;  // devices by node
     int64_t intact = 0;                        // boxes of all nodes
+    std::shared_ptr<const BoxMap> map = {};    // of boxes wider than a node
   };
   std::vector<Room> rooms_;  // by meter
 };

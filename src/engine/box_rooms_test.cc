@@ -38,7 +38,9 @@ class BoxRoomsTest : public testing::Test {
     state_.upsert_claim(test::granted(claim, allocation));
     return allocation;
   }
-  BoxRooms look(const std::vector<BoxHolder>& holders = {}) const { return BoxRooms::look(state_, meters_, holders); }
+  BoxRooms look(const std::vector<BoxHolder>& holders = {}) const {
+    return BoxRooms::look(state_, default_topology(), meters_, holders);
+  }
 
   State state_;
   SeededRandom random_{1};
@@ -67,6 +69,28 @@ TEST_F(BoxRoomsTest, BoxesThatBorrowedWorkHoldsCountAsIntact) {
   EXPECT_EQ(look({{&box, false, true}}).nodes_kept({1}, 1), Nodes{}) << "it would be taken back";
   EXPECT_EQ(look({{&box, true, true}}).nodes_kept({1}, 1), Nodes{"b"}) << "it is its holder's own";
   EXPECT_EQ(look({{&box, false, false}}).nodes_kept({1}, 1), Nodes{"b"}) << "not taken as a box";
+}
+
+TEST_F(BoxRoomsTest, BoxesOfARack) {
+  for (const char* node : {"a", "b", "c"}) {
+    model::Node labelled = test::make_node(node);
+    labelled.meta.labels["heddle.dev/rack"] = node == std::string("c") ? "r2" : "r1";
+    state_.upsert_node(labelled);
+  }
+  state_.upsert_slice(test::make_slice("c", 8, 80000 * test::kMiB));
+  meters_.front().box_devices = 8;
+  meters_.front().box_level = "rack";
+  EXPECT_EQ(look().nodes_kept({3}, 1), (Nodes{"a", "b", "c"}));
+  EXPECT_EQ(look().nodes_kept({2}, 8), Nodes{}) << "each breaks one";
+  const model::Allocation box = take("box", "b", 4);
+  EXPECT_EQ(look().nodes_kept({2}, 5), (Nodes{"a", "c"})) << "b has four, and they are no part of the second box";
+  EXPECT_EQ(look({{&box, false, true}}).nodes_kept({2}, 5), Nodes{}) << "it would be taken back";
+  EXPECT_EQ(look().may_open(0, "a", 2), INT64_MAX) << "is no bound of one node";
+  const auto budgets = look().budgets(meters_, {1});
+  ASSERT_EQ(budgets.size(), 1U);
+  EXPECT_EQ(budgets[0].spare, 1);
+  ASSERT_NE(budgets[0].map, nullptr);
+  EXPECT_EQ(budgets[0].map->text(1), "1 box of 8 devices of one rack");
 }
 
 TEST_F(BoxRoomsTest, AMeterCountsItsOwnModel) {

@@ -69,9 +69,35 @@ BoxCounts BoxKeeper::broken(const std::string& node, const BoxCounts& opened) co
   BoxCounts out = none();
   for (size_t i = 0; i < budgets_->size(); ++i) {
     const BoxBudget& budget = (*budgets_)[i];
+    if (budget.map != nullptr) {
+      const auto [lost, fresh] = lost_[i].try_emplace(opened[i]);
+      if (fresh) lost->second = budget.map->lost(budget.available, opened[i]);
+      const auto here = lost->second.find(node);
+      if (here != lost->second.end()) out[i] = here->second;
+      continue;
+    }
     const auto found = budget.available.find(node);
     if (found == budget.available.end()) continue;
     out[i] = found->second / budget.box_devices - std::max<int64_t>(found->second - opened[i], 0) / budget.box_devices;
+  }
+  return out;
+}
+
+BoxCounts BoxKeeper::broken_by(const std::map<std::string, BoxCounts>& opened) const {
+  BoxCounts out = none();
+  for (const auto& [node, counts] : opened) {
+    const BoxCounts here = broken(node, counts);
+    for (size_t i = 0; i < out.size(); ++i) out[i] += here[i];
+  }
+  for (size_t i = 0; i < budgets_->size(); ++i) {
+    const BoxBudget& budget = (*budgets_)[i];
+    if (budget.map == nullptr) continue;
+    NodeDevices left = budget.available;
+    for (const auto& [node, counts] : opened) {
+      if (const auto found = left.find(node); found != left.end())
+        found->second = std::max<int64_t>(found->second - counts[i], 0);
+    }
+    out[i] = budget.map->count(budget.available) - budget.map->count(left);
   }
   return out;
 }
@@ -87,11 +113,11 @@ std::string BoxKeeper::complaint(const BoxCounts& broken) const {
   const auto at = overdrawn(broken);
   if (!at) return {};
   const BoxBudget& budget = (*budgets_)[*at];
-  return fmt::format(
-      "would break {} box{} of {} devices where {} may be: the others are kept whole for boxes that "
-      "queues are guaranteed",
-      broken[*at], broken[*at] == 1 ? "" : "es", budget.box_devices,
-      budget.spare == 0 ? std::string("none") : std::to_string(budget.spare));
+  const std::string what = budget.map != nullptr ? budget.map->text(broken[*at])
+                                                 : fmt::format("{} box{} of {} devices", broken[*at],
+                                                               broken[*at] == 1 ? "" : "es", budget.box_devices);
+  return fmt::format("would break {} where {} may be: the others are kept whole for boxes that queues are guaranteed",
+                     what, budget.spare == 0 ? std::string("none") : std::to_string(budget.spare));
 }
 
 }  // namespace heddle::engine

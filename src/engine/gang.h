@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -26,7 +27,9 @@ struct GangMember {
       -1;  // those of one number lie in one domain of GangRequest::segment_level; less than 0: in no segment
 };
 
-// Boxes of one shape that are guaranteed to others: so many whole devices of one node each.
+class BoxMap;  // box_map.h
+
+// Boxes of one shape that are guaranteed to others: so many whole devices of one node each, unless `map` says other.
 struct BoxBudget {
   int64_t box_devices = 1;
   std::string device_class = {};  // of the devices that count; empty: any
@@ -35,6 +38,8 @@ struct BoxBudget {
   // By node: devices that nobody holds, or that are lent as whole boxes.
   std::map<std::string, int64_t> available = {};
   int64_t spare = 0;  // boxes that may be broken, by all members together
+  // Where boxes lie that are wider than a node; null: each on one node.
+  std::shared_ptr<const BoxMap> map = nullptr;
 };
 
 struct GangRequest {

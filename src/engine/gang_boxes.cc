@@ -64,11 +64,9 @@ BoxCounts GangSearch::opened_on(size_t node, const Overlay& overlay) const {
 }
 
 BoxCounts GangSearch::broken_so_far() const {
-  BoxCounts broken = boxes_.none();
-  for (const auto& [node, overlay] : taken_) {
-    broken = plus(std::move(broken), boxes_.broken(nodes_[node]->view.node, opened_on(node, overlay)));
-  }
-  return broken;
+  std::map<std::string, BoxCounts> opened;
+  for (const auto& [node, overlay] : taken_) opened[nodes_[node]->view.node] = opened_on(node, overlay);
+  return boxes_.broken_by(opened);
 }
 
 // What the first, the first two ... members of the group that go there break, beside what is broken already.
@@ -105,7 +103,7 @@ Result<std::vector<BoxCounts>> GangSearch::prices_on(size_t node, size_t group) 
 }
 
 // Each node first takes those that break nothing. Then, while members are missing, the node and the number come next
-// that break the least for each.
+// that break the least for each. What members on several nodes break of one wide box is seen only when all are placed.
 Result<void> GangSearch::ration(size_t group, const std::vector<size_t>& nodes, int64_t wanted, Spare spare) {
   struct Offer {
     std::vector<BoxCounts> prices;

@@ -30,7 +30,7 @@ queueing::Meter meter_of(const QuotaMeter& meter) {
       break;
     case QuotaMeter::Counts::kBoxes:
       out.kind = queueing::Meter::Kind::kBoxes;
-      out.shape = std::to_string(meter.box_devices);
+      out.shape = model::box_name(meter);
       break;
   }
   return out;
@@ -262,10 +262,14 @@ const QueueTable::Fault* QueueTable::fault_of_reservation(const std::string& nam
   return found == reservation_faults_.end() ? nullptr : &found->second;
 }
 
-queueing::Amounts QueueTable::capacity(const Fleet& fleet) const {
+queueing::Amounts QueueTable::capacity(const Fleet& fleet, const WideBoxes& boxes) const {
   std::map<std::string, std::vector<FleetPart>> by_class;
   queueing::Amounts amounts;
   for (const QuotaMeter& meter : meters_) {
+    if (model::wider_than_a_node(meter)) {
+      amounts.push_back(boxes ? boxes(meter) : 0);
+      continue;
+    }
     const auto [parts, fresh] = by_class.try_emplace(meter.device_class);
     if (fresh) parts->second = fleet(meter.device_class);
     int64_t amount = 0;
@@ -284,9 +288,9 @@ queueing::Amounts QueueTable::capacity(const Fleet& fleet) const {
   return amounts;
 }
 
-queueing::Config QueueTable::config(const Fleet& fleet) const {
+queueing::Config QueueTable::config(const Fleet& fleet, const WideBoxes& boxes) const {
   queueing::Config config;
-  const queueing::Amounts there = capacity(fleet);
+  const queueing::Amounts there = capacity(fleet, boxes);
   queueing::QueueSpec root{.name = kRootQueue, .parent = "", .weight = 1, .quotas = {}};
   for (size_t m = 0; m < meters_.size(); ++m) {
     config.meters.push_back(meter_of(meters_[m]));
@@ -322,22 +326,6 @@ queueing::Config QueueTable::config(const Fleet& fleet) const {
     config.reservations.push_back(std::move(reservation));
   }
   return config;
-}
-
-void QueueTable::fill_boxes(queueing::Portion& portion) const {
-  if (portion.milli_devices == 0 || portion.milli_devices % 1000 != 0) return;
-  const int64_t devices = portion.milli_devices / 1000;
-  if (portion.cores < devices * 100) return;  // shares that happen to sum up to whole ones
-  int64_t largest = 0;
-  for (const QuotaMeter& meter : meters_) {
-    const bool counts = meter.counts == QuotaMeter::Counts::kBoxes &&
-                        (meter.vendor.empty() || meter.vendor == portion.vendor) &&
-                        (meter.model.empty() || meter.model == portion.model);
-    if (counts && devices % meter.box_devices == 0) largest = std::max(largest, meter.box_devices);
-  }
-  if (largest == 0) return;
-  portion.shape = std::to_string(largest);
-  portion.boxes = devices / largest;
 }
 
 bool QueueTable::leaf(const std::string& queue) const {

@@ -19,6 +19,7 @@
 
 #include "base/result.h"
 #include "engine/demand.h"
+#include "engine/topology.h"
 #include "model/queue.h"
 #include "queueing/queueing.h"
 
@@ -43,6 +44,13 @@ struct ReservationObject {
 // Errors: kInvalidArgument when not even its name can be read.
 Result<QueueObject> read_queue_object(std::string_view json);
 Result<ReservationObject> read_reservation_object(std::string_view json);
+
+// Where the members of a gang have to lie: topology levels, by name or node label; empty: anywhere.
+struct GangLevels {
+  std::string required = {};  // of all of them together, or a slice
+  std::string segment = {};   // of each segment
+  int64_t segment_size = 0;   // members
+};
 
 class QueueTable {
  public:
@@ -72,13 +80,20 @@ class QueueTable {
 
   // Parts of the fleet whose devices the class selects; of all devices for "".
   using Fleet = std::function<std::vector<FleetPart>(const std::string& device_class)>;
+  // How many boxes the fleet makes when nobody holds anything, of a meter of boxes wider than a node.
+  using WideBoxes = std::function<int64_t(const model::QuotaMeter&)>;
   // For queueing::Queues; never refused by it. Its meters are those of meters(), in that order.
-  [[nodiscard]] queueing::Config config(const Fleet& fleet) const;
+  [[nodiscard]] queueing::Config config(const Fleet& fleet, const WideBoxes& boxes = {}) const;
   [[nodiscard]] const std::vector<model::QuotaMeter>& meters() const { return meters_; }
   // What the fleet has, by meter.
-  [[nodiscard]] queueing::Amounts capacity(const Fleet& fleet) const;
+  [[nodiscard]] queueing::Amounts capacity(const Fleet& fleet, const WideBoxes& boxes = {}) const;
   // Gives whole devices of one node the largest box that divides them.
   void fill_boxes(queueing::Portion& portion) const;
+  // Of a gang: where its whole devices, or those of each segment, have to lie in one domain of a level and make boxes
+  // of it, or it asks for a slice that is cut into slices of a shape, it takes those, the largest, as one unit, and no
+  // boxes of single nodes. levels: those in force.
+  void fill_wide_boxes(std::vector<queueing::Portion>& portions, const GangLevels& gang,
+                       const std::vector<TopologyLevel>& levels) const;
 
   // The leaf that work of the namespace belongs to; label: what the pod asks for, or empty. Errors: with field and fix.
   [[nodiscard]] Result<std::string> queue_of(const std::string& name_space, const std::string& label) const;

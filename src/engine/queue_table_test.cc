@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 namespace heddle::engine {
 namespace {
 
@@ -145,6 +147,72 @@ TEST_F(QueueTableTest, BoxesAreTheLargestThatDivideWholeDevices) {
   EXPECT_EQ(boxes(12, "H100", 1200), "4x3");
   EXPECT_EQ(boxes(3, "H100", 300), "x0");
   EXPECT_EQ(boxes(8, "H100", 400), "x0") << "shares of devices are no box";
+}
+
+// So many members of eight devices each: "1 of 32 in one linkDomain;".
+std::string wide_boxes(const QueueTable& table, int members, const std::string& model, const GangLevels& gang,
+                       int64_t cores = 800) {
+  queueing::Portion member;
+  member.model = model;
+  member.milli_devices = 8000;
+  member.cores = cores;
+  std::vector<queueing::Portion> portions(static_cast<size_t>(members), member);
+  for (queueing::Portion& portion : portions) table.fill_boxes(portion);
+  table.fill_wide_boxes(portions, gang, default_topology());
+  std::map<std::string, int64_t> sums;
+  for (const queueing::Portion& portion : portions) sums[portion.shape] += portion.boxes;
+  std::string text;
+  for (const auto& [shape, count] : sums) text += fmt::format("{} of {};", count, shape);
+  return text;
+}
+
+constexpr const char* kWideBoxes = R"({"quotas":[{"counts":"Boxes","boxDevices":8,"limit":1},
+    {"counts":"Boxes","boxDevices":32,"boxLevel":"linkDomain","limit":1},
+    {"counts":"Boxes","boxDevices":64,"boxLevel":"linkDomain","model":"H100","limit":1},
+    {"counts":"Boxes","boxDevices":16,"boxLevel":"example.com/hall","limit":1},
+    {"counts":"Boxes","boxShape":"4x4x4","limit":1}]})";
+
+TEST_F(QueueTableTest, AGangTakesTheLargestWideBoxAsOneUnit) {
+  put("a", kWideBoxes);
+  const auto boxes = [&](int members, const std::string& model, const std::string& required, int64_t cores = 800) {
+    return wide_boxes(table_, members, model, {.required = required}, cores);
+  };
+  EXPECT_EQ(boxes(4, "H100", "linkDomain"), "1 of 32 in one linkDomain;");
+  EXPECT_EQ(boxes(8, "H100", "linkDomain"), "1 of 64 in one linkDomain;");
+  EXPECT_EQ(boxes(8, "B200", "linkDomain"), "2 of 32 in one linkDomain;");
+  EXPECT_EQ(boxes(3, "H100", "linkDomain"), "3 of 8;") << "24 devices are no box of 32";
+  EXPECT_EQ(boxes(4, "H100", ""), "4 of 8;") << "they may lie anywhere";
+  EXPECT_EQ(boxes(4, "H100", "rack"), "4 of 8;");
+  EXPECT_EQ(boxes(4, "H100", "linkDomain", 400), "0 of ;") << "shares are no box";
+  EXPECT_EQ(boxes(8, "", "slice-4x4x4"), "1 of 4x4x4;");
+  EXPECT_EQ(boxes(16, "", "slice-4x8x4"), "2 of 4x4x4;") << "it is cut into two";
+  EXPECT_EQ(boxes(8, "", "slice-2x4x8"), "8 of 8;") << "as many chips, but in no 4x4x4";
+  EXPECT_EQ(boxes(7, "", "slice-4x4x4"), "7 of 8;") << "a host is missing";
+  EXPECT_EQ(boxes(4, "", "nvidia.com/gpu.clique"), "1 of 32 in one linkDomain;") << "the label of that level";
+  EXPECT_EQ(boxes(4, "", "example.com/hall"), "2 of 16 in one example.com/hall;") << "a label that is no level's";
+}
+
+TEST_F(QueueTableTest, SegmentsTakeWideBoxesToo) {
+  put("a", kWideBoxes);
+  const auto boxes = [&](int members, int64_t segment, const std::string& level = "linkDomain") {
+    return wide_boxes(table_, members, "B200", {.required = "zone", .segment = level, .segment_size = segment});
+  };
+  EXPECT_EQ(boxes(16, 4), "4 of 32 in one linkDomain;");
+  EXPECT_EQ(boxes(16, 8), "4 of 32 in one linkDomain;") << "two in each segment";
+  EXPECT_EQ(boxes(12, 8), "3 of 32 in one linkDomain;") << "the last segment is shorter";
+  EXPECT_EQ(boxes(16, 2), "16 of 8;") << "two segments may lie apart";
+  EXPECT_EQ(boxes(14, 4), "14 of 8;") << "a half is left over";
+  EXPECT_EQ(boxes(16, 4, "rack"), "16 of 8;");
+}
+
+TEST_F(QueueTableTest, WideBoxesOfTheFleetAreAskedFor) {
+  put("a", R"({"quotas":[{"counts":"Boxes","boxDevices":8,"limit":1},
+                         {"counts":"Boxes","boxDevices":16,"boxLevel":"rack","limit":1}]})");
+  const auto config = table_.config(fleet, [](const model::QuotaMeter& meter) { return meter.box_devices / 4; });
+  const auto& root = config.queues.front().quotas;
+  EXPECT_EQ(root.at("boxes of 8 devices").guaranteed, 1);
+  EXPECT_EQ(root.at("boxes of 16 devices of one rack").guaranteed, 4);
+  ASSERT_TRUE(queueing::Queues::make(config).has_value());
 }
 
 TEST_F(QueueTableTest, ReservationsSayWhoMayUseThem) {

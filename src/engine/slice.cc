@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <set>
 
@@ -12,6 +11,7 @@
 #include "engine/eviction.h"
 #include "engine/gang_place.h"
 #include "engine/state_impl.h"
+#include "engine/tori.h"
 #include "placement/cuboid.h"
 
 namespace heddle::engine {
@@ -21,50 +21,7 @@ using placement::Cuboid;
 using placement::Extent;
 
 constexpr std::string_view kPrefix = "slice-";
-
-struct Host {
-  std::string node;
-  Extent at = {0, 0, 0};
-};
-
-struct NamedTorus {
-  std::string name;
-  Extent host = {1, 1, 1};
-  placement::Torus torus;
-  std::vector<Host> hosts;  // by position
-  std::vector<bool> there;  // positions that have a host
-  int64_t usable = 0;
-
-  [[nodiscard]] const Host* find(const Extent& at) const {
-    const auto found = std::find_if(hosts.begin(), hosts.end(), [&](const Host& one) { return one.at == at; });
-    return found == hosts.end() ? nullptr : &*found;
-  }
-};
-
-std::vector<TopologyLevel> torus_levels() {
-  return {
-      {"torus", {"heddle.dev/torus"}, {"torus"}},
-      {"torusShape", {"heddle.dev/torus-shape"}, {"torusShape"}},
-      {"torusHost", {"heddle.dev/torus-host"}, {"torusHost"}},
-      {"torusPosition", {"heddle.dev/torus-position"}, {"torusPosition"}},
-      {"torusWraps", {"heddle.dev/torus-wraps"}, {"torusWraps"}},
-  };
-}
-
-// "3-0-12"; fewer numbers: the other axes are 0.
-std::optional<Extent> parse_position(std::string_view text) {
-  Extent at = {0, 0, 0};
-  const char* from = text.data();
-  const char* const end = from + text.size();
-  for (int& axis : at) {
-    const auto [next, error] = std::from_chars(from, end, axis);
-    if (error != std::errc() || axis < 0) return std::nullopt;
-    if (next == end) return at;
-    if (*next != '-') return std::nullopt;
-    from = next + 1;
-  }
-  return std::nullopt;
-}
+constexpr size_t kMostTried = 64;  // places of a slice, so that boxes are kept
 
 class SliceSearch {
  public:
@@ -89,14 +46,13 @@ class SliceSearch {
   // Nothing: a slice was found.
   Result<std::optional<GangOutcome>> look(const std::map<std::string, VictimHoldings>& victims,
                                           const std::vector<const queueing::Victim*>& gone) {
-    const std::string_view wanted = std::string_view(request_.required).substr(kPrefix.size());
-    const auto chips = placement::parse_extent(wanted);
+    const auto chips = slice_shape(request_.required);
     if (!chips) return fail(Code::kInvalidArgument, chips.error().message, "required");
     chips_ = *chips;
     if (!request_.preferred.empty()) {
       return fail(Code::kInvalidArgument, "a slice is one shape: leave the preferred level out", "preferred");
     }
-    HEDDLE_CHECK_OK(find_tori());
+    HEDDLE_TRY(tori_, find_tori(state_));
     if (tori_.empty()) {
       return no(true, "Topology", "no node says where in a torus it is: label the nodes with heddle.dev/torus");
     }
@@ -108,18 +64,20 @@ class SliceSearch {
   }
 
   // Nothing: the slice breaks no more boxes than it may. Where the one that was found does, one of hosts that break
-  // none is looked for.
+  // none is looked for, then any that does not break too many.
   Result<std::optional<GangOutcome>> keep_boxes() {
     HEDDLE_TRY(const BoxKeeper boxes, BoxKeeper::make(state_.inside(), request_.boxes));
     const BoxCounts opened(request_.boxes.size(), most_devices(request_.members.front().request));
-    BoxCounts broken = boxes.none();
-    for (const std::string& host : open_hosts()) {
-      const BoxCounts here = boxes.broken(host, opened);
-      for (size_t i = 0; i < broken.size(); ++i) broken[i] += here[i];
-    }
+    const auto broken_by_all = [&] {
+      std::map<std::string, BoxCounts> by_host;
+      for (const std::string& host : open_hosts()) by_host[host] = opened;
+      return boxes.broken_by(by_host);
+    };
+    const BoxCounts broken = broken_by_all();
     if (boxes.affordable(broken)) return std::optional<GangOutcome>();
+    const std::vector<NamedTorus> with_room = tori_;
     for (NamedTorus& torus : tori_) {
-      for (const Host& host : torus.hosts) {
+      for (const TorusHost& host : torus.hosts) {
         if (fixed_.contains(host.node) || boxes.broken(host.node, opened) == boxes.none()) continue;
         torus.torus.usable[placement::index_of(torus.torus.size, host.at)] = false;
       }
@@ -127,47 +85,22 @@ class SliceSearch {
     torus_ = nullptr;
     cuboid_.reset();
     HEDDLE_TRY(const auto said, choose());
-    if (!said) return std::optional<GangOutcome>();
+    if (!said && boxes.affordable(broken_by_all())) return std::optional<GangOutcome>();
+    tori_ = with_room;
+    for (const NamedTorus& torus : tori_) {
+      const auto must_hold = places_of_fixed(torus);
+      const auto sizes = placement::orientations(chips_, torus.host);
+      if (!must_hold || sizes.empty() || placement::volume_of(sizes.front()) != here()) continue;
+      HEDDLE_TRY(const auto possible, placement::free_cuboids(torus.torus, sizes, *must_hold, kMostTried));
+      torus_ = &torus;
+      for (const Cuboid& cuboid : possible) {
+        cuboid_ = cuboid;
+        if (boxes.affordable(broken_by_all())) return std::optional<GangOutcome>();
+      }
+    }
     return std::optional(
         GangOutcome(Waiting{{{"Boxes", fmt::format("gang {} has room for its {} hosts, but that {}", request_.name,
                                                    hosts_, boxes.complaint(broken))}}}));
-  }
-
-  Result<void> find_tori() {
-    HEDDLE_TRY(const Topology topology, Topology::make(state_, torus_levels(), {}));
-    std::map<std::string, NamedTorus> by_name;
-    for (size_t node = 0; node < topology.nodes().size(); ++node) {
-      const auto said = [&](const char* level) { return topology.domain(topology.level_of(level), node); };
-      const auto shape = placement::parse_extent(said("torusShape"));
-      const auto host = placement::parse_extent(said("torusHost"));
-      const auto at = parse_position(said("torusPosition"));
-      if (said("torus").empty() || !shape || !host || !at) continue;
-      NamedTorus& torus = by_name[said("torus")];
-      const bool first = torus.name.empty();
-      if (first) {
-        torus.name = said("torus");
-        torus.host = *host;
-        torus.torus.wraps = said("torusWraps") == "true";
-        bool whole = true;
-        for (size_t axis = 0; axis < 3; ++axis) {
-          whole = whole && (*shape)[axis] % (*host)[axis] == 0;
-          torus.torus.size[axis] = (*shape)[axis] / (*host)[axis];
-        }
-        const int64_t hosts = placement::volume_of(torus.torus.size);
-        if (!whole || hosts > placement::kMostHosts) torus.torus.size = {0, 0, 0};
-        torus.there.assign(static_cast<size_t>(placement::volume_of(torus.torus.size)), false);
-      }
-      bool inside = true;
-      for (size_t axis = 0; axis < 3; ++axis) inside = inside && (*at)[axis] < torus.torus.size[axis];
-      // Two hosts at one place: the first by name counts, the other has none.
-      if (!inside || torus.there[placement::index_of(torus.torus.size, *at)]) continue;
-      torus.there[placement::index_of(torus.torus.size, *at)] = true;
-      torus.hosts.push_back({topology.nodes()[node], *at});
-    }
-    for (auto& [name, torus] : by_name) {
-      if (!torus.hosts.empty()) tori_.push_back(std::move(torus));
-    }
-    return {};
   }
 
   void note_fixed() {
@@ -200,7 +133,7 @@ class SliceSearch {
     }
     for (NamedTorus& torus : tori_) {
       torus.torus.usable.assign(torus.there.size(), false);
-      for (const Host& host : torus.hosts) {
+      for (const TorusHost& host : torus.hosts) {
         const auto takes = [&](const auto& room) { return room->fits(host.node, gone); };
         if (!fixed_.contains(host.node) && !std::all_of(rooms.begin(), rooms.end(), takes)) continue;
         torus.torus.usable[placement::index_of(torus.torus.size, host.at)] = true;
@@ -226,12 +159,9 @@ class SliceSearch {
       HEDDLE_TRY(const auto ever, placement::choose_cuboid(whole, {sizes}, {}));
       possible = possible || ever.has_value();
       if (!ever || (best != nullptr && best->usable <= torus.usable)) continue;
-      std::vector<Extent> must_hold;
-      for (const Host& host : torus.hosts) {
-        if (fixed_.contains(host.node)) must_hold.push_back(host.at);
-      }
-      if (must_hold.size() != fixed_.size()) continue;  // the others are elsewhere
-      HEDDLE_TRY(const auto found, placement::choose_cuboid(torus.torus, sizes, must_hold));
+      const auto must_hold = places_of_fixed(torus);
+      if (!must_hold) continue;
+      HEDDLE_TRY(const auto found, placement::choose_cuboid(torus.torus, sizes, *must_hold));
       if (!found) continue;
       best = &torus;
       chosen = found;
@@ -239,6 +169,16 @@ class SliceSearch {
     if (best != nullptr) return std::optional<GangOutcome>();
     HEDDLE_TRY(GangOutcome said, refuse(divides, possible));
     return std::optional(std::move(said));
+  }
+
+  // Nothing: some of those that are placed already are elsewhere.
+  [[nodiscard]] std::optional<std::vector<Extent>> places_of_fixed(const NamedTorus& torus) const {
+    std::vector<Extent> places;
+    for (const TorusHost& host : torus.hosts) {
+      if (fixed_.contains(host.node)) places.push_back(host.at);
+    }
+    if (places.size() != fixed_.size()) return std::nullopt;
+    return places;
   }
 
   // Members that there are, placed ones too.
@@ -294,7 +234,7 @@ class SliceSearch {
     std::map<std::string, Bar> closed;
     const std::vector<NamedTorus> before = tori_;
     for (NamedTorus& torus : tori_) {
-      for (const Host& host : torus.hosts) {
+      for (const TorusHost& host : torus.hosts) {
         HEDDLE_TRY(const Bar bar, door_of(host.node, asks));
         if (!is_closed(bar)) continue;
         closed.emplace(host.node, bar);
@@ -339,7 +279,7 @@ class SliceSearch {
   [[nodiscard]] std::vector<std::string> open_hosts() const {
     std::vector<std::string> open;
     for (const Extent& at : placement::hosts_of(torus_->torus, *cuboid_)) {
-      const Host* host = torus_->find(at);
+      const TorusHost* host = torus_->find(at);
       if (host != nullptr && !fixed_.contains(host->node)) open.push_back(host->node);
     }
     return open;
@@ -384,6 +324,10 @@ class SliceSearch {
 
 bool is_slice(std::string_view level) {
   return level.starts_with(kPrefix);
+}
+
+Result<Extent> slice_shape(std::string_view level) {
+  return placement::parse_extent(is_slice(level) ? level.substr(kPrefix.size()) : level);
 }
 
 Result<GangOutcome> place_slice(const State& state, const GangRequest& request, SeededRandom& random) {

@@ -25,10 +25,13 @@
 #include "base/result.h"
 #include "engine/eviction.h"
 #include "engine/gang.h"
+#include "placement/cuboid.h"
 
 namespace heddle::engine {
 
 [[nodiscard]] bool is_slice(std::string_view level);
+// Its chips. Errors: kInvalidArgument for what is no slice, with the form to write.
+[[nodiscard]] Result<placement::Extent> slice_shape(std::string_view level);
 
 // For place_gang(). Errors: kInvalidArgument for a slice that cannot be read, and beside a preferred level.
 Result<GangOutcome> place_slice(const State& state, const GangRequest& request, SeededRandom& random);

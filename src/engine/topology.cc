@@ -124,6 +124,12 @@ Result<size_t> Topology::place_of(const TopologyLevel& level, const std::vector<
   return std::max(above, below);
 }
 
+std::string level_name(const std::vector<TopologyLevel>& levels, const std::string& wanted) {
+  const auto known =
+      std::find_if(levels.begin(), levels.end(), [&](const TopologyLevel& level) { return goes_by(level, wanted); });
+  return known == levels.end() ? wanted : known->name;
+}
+
 Result<Topology> Topology::make(const State& state, const std::vector<TopologyLevel>& levels,
                                 const std::vector<std::string>& wanted) {
   Topology made;

@@ -21,6 +21,9 @@ std::vector<TopologyLevel> default_topology();
 
 inline constexpr const char* kNodeLevel = "node";
 
+// The name of the level that is called so or goes by that node label; what is wanted itself where none does.
+std::string level_name(const std::vector<TopologyLevel>& levels, const std::string& wanted);
+
 // Where the nodes of a State lie, for a few levels. Names of domains are label or attribute values.
 class Topology {
  public:

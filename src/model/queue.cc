@@ -51,6 +51,16 @@ std::string_view counts_name(QuotaMeter::Counts counts) {
   return "Boxes";
 }
 
+std::string box_name(const QuotaMeter& meter) {
+  if (!meter.box_shape.empty()) return meter.box_shape;
+  const std::string devices = std::to_string(meter.box_devices);
+  return meter.box_level.empty() ? devices : devices + " in one " + meter.box_level;
+}
+
+bool wider_than_a_node(const QuotaMeter& meter) {
+  return meter.counts == QuotaMeter::Counts::kBoxes && !(meter.box_level.empty() && meter.box_shape.empty());
+}
+
 std::string meter_name(const QuotaMeter& meter) {
   std::string which;
   for (const std::string* part : {&meter.vendor, &meter.model}) {
@@ -68,7 +78,9 @@ std::string meter_name(const QuotaMeter& meter) {
       what = which + "device compute";
       break;
     case QuotaMeter::Counts::kBoxes:
-      what = "boxes of " + std::to_string(meter.box_devices) + " " + which + "devices";
+      what = meter.box_shape.empty() ? "boxes of " + std::to_string(meter.box_devices) + " " + which + "devices"
+                                     : "slices of " + meter.box_shape + " " + which + "devices";
+      if (!meter.box_level.empty()) what += " of one " + meter.box_level;
       break;
   }
   return meter.device_class.empty() ? what : what + " of class " + meter.device_class;

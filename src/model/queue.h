@@ -20,13 +20,16 @@ struct QuotaMeter {
     kDevices,  // in thousandths; a share counts its part of the device
     kMemory,   // bytes of device memory
     kCores,    // percent of a device's compute
-    kBoxes,    // groups of box_devices whole devices of one node
+    kBoxes,    // groups of box_devices whole devices that lie together
   };
   Counts counts = Counts::kDevices;
   std::string device_class;
   std::string vendor;
   std::string model;
-  int64_t box_devices = 0;  // with kBoxes, 2..64
+  int64_t box_devices = 0;  // with kBoxes, 2 or more
+  // Where the devices of a box lie. Neither: on one node.
+  std::string box_level = {};  // in one domain of this topology level, by its name or by the node label it goes by
+  std::string box_shape = {};  // as one slice of a torus of these chips, sides ascending: "4x4x8"; box_devices of them
   friend auto operator<=>(const QuotaMeter&, const QuotaMeter&) = default;
 };
 
@@ -103,6 +106,10 @@ struct Namespace {
 
 // "H100 devices", "nvidia memory", "boxes of 8 H100 devices": for sentences, and unique for a meter.
 std::string meter_name(const QuotaMeter& meter);
+// What tells boxes apart: "8", "72 in one linkDomain", "4x4x8".
+std::string box_name(const QuotaMeter& meter);
+// Counts boxes of which each has devices of several nodes.
+bool wider_than_a_node(const QuotaMeter& meter);
 std::string_view counts_name(QuotaMeter::Counts counts);
 
 }  // namespace heddle::model

@@ -213,6 +213,17 @@ Result<std::optional<Cuboid>> choose_cuboid(const Torus& torus, const std::vecto
   return best;
 }
 
+Result<std::vector<Cuboid>> free_cuboids(const Torus& torus, const std::vector<Extent>& sizes,
+                                         const std::vector<Extent>& must_hold, size_t most) {
+  HEDDLE_CHECK_OK(check(torus));
+  std::vector<Cuboid> out;
+  for (const Candidate& candidate : candidates_of(torus, sizes, must_hold)) {
+    if (out.size() == most) break;
+    out.push_back(candidate.cuboid);
+  }
+  return out;
+}
+
 Result<std::optional<Cuboid>> largest_free_cuboid(const Torus& torus) {
   HEDDLE_CHECK_OK(check(torus));
   return largest(torus, sizes_of(torus.size));

@@ -41,6 +41,10 @@ inline constexpr int kMostHosts = 16'384;  // of a torus
 // Cost: O(sizes * hosts * hosts of a face) and 32 * O(cuboid sizes * hosts).
 Result<std::optional<Cuboid>> choose_cuboid(const Torus& torus, const std::vector<Extent>& sizes,
                                             const std::vector<Extent>& must_hold = {});
+// Those of which choose_cuboid() takes one, in the order in which it looks at them; at most so many.
+// Errors: as above. Cost: O(sizes * hosts * hosts of a face).
+Result<std::vector<Cuboid>> free_cuboids(const Torus& torus, const std::vector<Extent>& sizes,
+                                         const std::vector<Extent>& must_hold, size_t most);
 // The largest by volume, then the lowest size and origin; nothing when no host is free. Errors and cost as above.
 Result<std::optional<Cuboid>> largest_free_cuboid(const Torus& torus);
 

@@ -94,6 +94,19 @@ TEST(CuboidTest, WhatItMustHoldIsInIt) {
   EXPECT_FALSE(choose_cuboid(torus, {{2, 2, 1}}, {{0, 0, 0}, {3, 3, 0}}).value().has_value());
 }
 
+TEST(CuboidTest, AllFreeOnesTheBestFirst) {
+  Torus line = empty({1, 1, 6}, false);
+  take(line, {{0, 0, 3}, {1, 1, 1}});
+  const std::vector<Extent> sizes = {{1, 1, 2}};
+  const Cuboid right{{0, 0, 4}, {1, 1, 2}};
+  const Cuboid left{{0, 0, 0}, {1, 1, 2}};
+  const Cuboid middle{{0, 0, 1}, {1, 1, 2}};
+  EXPECT_THAT(free_cuboids(line, sizes, {}, 9).value(), ElementsAre(right, left, middle)) << "a hole of just that size";
+  EXPECT_THAT(free_cuboids(line, sizes, {}, 1).value(), ElementsAre(right));
+  EXPECT_THAT(free_cuboids(line, sizes, {{0, 0, 2}}, 9).value(), ElementsAre(middle));
+  EXPECT_FALSE(free_cuboids({{0, 1, 1}, false, {}}, sizes, {}, 9).has_value());
+}
+
 TEST(CuboidTest, BadToriAreRefused) {
   EXPECT_FALSE(choose_cuboid({{0, 1, 1}, false, {}}, {{1, 1, 1}}).has_value());
   EXPECT_FALSE(choose_cuboid({{2, 1, 1}, false, {true}}, {{1, 1, 1}}).has_value());

@@ -417,6 +417,27 @@ TEST_F(QueuesTest, GuaranteedBoxesAreKeptIntact) {
   EXPECT_THAT(offer->keep_intact, ElementsAre(1, 0));
 }
 
+// Two portions of one box: the first has its number.
+TEST_F(QueuesTest, EachPartOfABoxIsWithinItsGuarantee) {
+  Config config;
+  config.meters = {
+      {.name = "boxes", .kind = Meter::Kind::kBoxes, .device_class = {}, .vendor = {}, .model = {}, .shape = "box"}};
+  Quota one;
+  one.guaranteed = 1;
+  config.queues = {queue("root", "", {}), queue("a", "root", {{"boxes", one}})};
+  make(std::move(config));
+  Workload box = work("box", "a", 4);
+  box.portions[0].shape = "box";
+  box.portions.push_back(box.portions[0]);
+  box.portions[0].boxes = 1;
+  submit(box);
+  auto pass = queues_->pass(at(1));
+  const auto offer = pass.next();
+  ASSERT_TRUE(offer.has_value());
+  EXPECT_TRUE(offer->entitled);
+  EXPECT_THAT(offer->keep_intact, ElementsAre(0, 0)) << "the one that it takes";
+}
+
 TEST_F(QueuesTest, AWaitingOneIsRestatedInsideAPass) {
   make_two();
   submit(work("w", "a", 1));

@@ -179,7 +179,10 @@ void Queues::Impl::assess(Entry& entry) const {
   std::set<DeviceKind> kinds;
   for (const Portion& portion : entry.spec.portions) {
     entry.counted_by.emplace_back();
-    const Amounts alone = measure(meters, {portion});
+    // What is a part of a box counts with it, though another portion has its number.
+    Portion whole = portion;
+    if (!whole.shape.empty()) whole.boxes = std::max<int64_t>(whole.boxes, 1);
+    const Amounts alone = measure(meters, {whole});
     for (size_t m = 0; m < meters.size(); ++m) {
       if (alone[m] > 0) entry.counted_by.back().push_back(m);
     }

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "engine/slice.h"
 #include "engine/topology.h"
+#include "engine/tori.h"
 #include "simulation/json_fields.h"
 
 namespace heddle::simulation {
@@ -81,12 +82,35 @@ Result<DeviceGroup> read_devices(const Json& value, const std::string& path) {
   return group;
 }
 
-// One entry: `count` equal nodes, cut into domains in order.
+// A torus of so many hosts as its shape has: their labels.
+Result<std::vector<std::map<std::string, std::string>>> read_torus(const Json& value, const std::string& path,
+                                                                   const std::string& name) {
+  HEDDLE_TRY(Fields fields, Fields::of(value, path));
+  engine::TorusPlan plan{.name = name, .shape = {}, .host = {}};
+  HEDDLE_TRY(plan.shape, fields.text("shape"));
+  HEDDLE_TRY(plan.host, fields.text("host"));
+  const Json* wraps = fields.find("wraps");
+  if (wraps != nullptr && !wraps->is_boolean()) return wrong(fields.path("wraps"), "write true or false");
+  plan.wraps = wraps != nullptr && wraps->get<bool>();
+  HEDDLE_CHECK_OK(fields.done());
+  auto labels = engine::torus_labels(plan);
+  if (!labels)
+    return wrong(labels.error().field.empty() ? path : fields.path(labels.error().field), labels.error().message);
+  return labels;
+}
+
+// One entry: `count` equal nodes, cut into domains in order; or the hosts of a torus.
 Result<void> read_nodes(const Json& value, const std::string& path, std::vector<SimulatedNode>& nodes) {
   HEDDLE_TRY(Fields fields, Fields::of(value, path));
   SimulatedNode node;
   HEDDLE_TRY(node.name, fields.text("name"));
-  HEDDLE_TRY(const auto count, fields.maybe_integer("count", 1, kMostNodes));
+  HEDDLE_TRY(auto count, fields.maybe_integer("count", 1, kMostNodes));
+  std::vector<std::map<std::string, std::string>> places;
+  if (const Json* torus = fields.find("torus")) {
+    if (count) return wrong(fields.path("count"), "a torus has as many nodes as hosts: leave it out");
+    HEDDLE_TRY(places, read_torus(*torus, fields.path("torus"), node.name));
+    count = static_cast<int64_t>(places.size());
+  }
   HEDDLE_TRY(node.labels, fields.text_map("labels"));
   HEDDLE_TRY(const auto cpu, fields.quantity("cpu"));
   HEDDLE_TRY(const auto memory, fields.quantity("memory"));
@@ -117,6 +141,7 @@ Result<void> read_nodes(const Json& value, const std::string& path, std::vector<
     SimulatedNode one = node;
     if (count) one.name = fmt::format("{}-{}", node.name, i);
     for (const auto& [label, size] : domains) one.labels[label] = fmt::format("{}-{}", node.name, i / size);
+    if (!places.empty()) one.labels.merge(places[static_cast<size_t>(i)]);
     nodes.push_back(std::move(one));
   }
   return {};

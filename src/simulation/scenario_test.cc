@@ -26,6 +26,20 @@ TEST(ScenarioTest, AGroupOfNodesIsCutIntoDomains) {
   EXPECT_EQ(fleet->grace, Duration{});
 }
 
+TEST(ScenarioTest, ATorusHasANodeForEachHost) {
+  const auto fleet = read_fleet({"f", R"({"nodes": [
+    {"name": "t", "labels": {"a": "b"}, "torus": {"shape": "4x4x2", "host": "2x2x1", "wraps": true}}]})"});
+  ASSERT_TRUE(fleet.has_value()) << fleet.error().text();
+  ASSERT_EQ(fleet->nodes.size(), 8U);
+  EXPECT_EQ(fleet->nodes[5].name, "t-5");
+  EXPECT_EQ(fleet->nodes[5].labels, (std::map<std::string, std::string>{{"a", "b"},
+                                                                        {"heddle.dev/torus", "t"},
+                                                                        {"heddle.dev/torus-shape", "4x4x2"},
+                                                                        {"heddle.dev/torus-host", "2x2x1"},
+                                                                        {"heddle.dev/torus-position", "1-0-1"},
+                                                                        {"heddle.dev/torus-wraps", "true"}}));
+}
+
 TEST(ScenarioTest, AnEntryStandsForManyWorkloadsInTheOrderOfArrival) {
   const NamedJson file{"w.json", R"({"workloads": [
     {"name": "a", "count": 3, "arrival": "10s", "every": "1m", "duration": ["10m", "2h"], "request": {}},
@@ -58,6 +72,12 @@ TEST(ScenarioTest, ABadFleetIsToldTheFieldAndTheFix) {
       {"{}", "f: nodes", "name the nodes"},
       {R"({"nodes": {}})", "f: nodes", "list in brackets"},
       {R"({"nodes": [{}]})", "f: nodes[0].name", "is missing"},
+      {R"({"nodes": [{"name": "t", "torus": {"shape": "4x4", "host": "big"}}]})", "f: nodes[0].torus.host",
+       "no topology"},
+      {R"({"nodes": [{"name": "t", "torus": {"shape": "4x4x3", "host": "2x2x2"}}]})", "f: nodes[0].torus",
+       "4x4x3 is not made of whole hosts of 2x2x2"},
+      {R"({"nodes": [{"name": "t", "count": 3, "torus": {"shape": "4x4", "host": "2x2"}}]})", "f: nodes[0].count",
+       "as many nodes as hosts"},
       {R"({"nodes": [{"name": "a"}, {"name": "a"}]})", "f: nodes", "two nodes are called a"},
       {R"({"nodes": [{"name": "a", "gpus": 8}]})", "f: nodes[0].gpus", "there is no such field"},
       {R"({"nodes": [{"name": "a", "count": 0}]})", "f: nodes[0].count", "whole number from 1"},

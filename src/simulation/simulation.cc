@@ -17,6 +17,7 @@
 #include "engine/gang.h"
 #include "engine/kind_quota.h"
 #include "queueing/preemption.h"
+#include "simulation/boxes.h"
 #include "simulation/objects.h"
 #include "simulation/simulation_units.h"
 #include "simulation/tally.h"
@@ -92,8 +93,9 @@ class Simulation {
         return fail(Code::kInvalidArgument, fault->text(), "queue " + name);
       }
     }
-    queueing::Config config =
-        table_.config([&](const std::string& device_class) { return engine::fleet_of(state_, device_class); });
+    HEDDLE_CHECK_OK(check_boxes(state_, table_));
+    queueing::Config config = table_.config(
+        [&](const std::string& device_class) { return engine::fleet_of(state_, device_class); }, wide_boxes(state_));
     config.patience = fleet_.patience;
     config.half_life = fleet_.half_life;
     HEDDLE_TRY(auto queues, queueing::Queues::make(std::move(config)));
@@ -123,7 +125,7 @@ class Simulation {
     }
     HEDDLE_TRY(const auto member, engine::asked(state_, {workload.name, workload.name, unit.spec}));
     for (int64_t i = 0; i < workload.members; ++i) unit.asked.insert(unit.asked.end(), member.begin(), member.end());
-    for (queueing::Portion& portion : unit.asked) table_.fill_boxes(portion);
+    count_boxes(table_, workload, unit.asked);
     unit.shape = shape_of(workload, unit.pod, unit.spec);
     push(Time{} + workload.arrival, EventKind::kArrival, workload.name, 0);
     units_.emplace(workload.name, std::move(unit));
@@ -268,10 +270,8 @@ class Simulation {
   }
 
   [[nodiscard]] std::vector<std::string> leaves() const {
-    std::vector<std::string> out = {engine::kUnassignedQueue};
-    for (const auto& [name, spec] : table_.in_force()) {
-      if (table_.leaf(name)) out.push_back(name);
-    }
+    std::vector<std::string> out = table_.leaves("");
+    out.insert(out.begin(), engine::kUnassignedQueue);
     return out;
   }
 
@@ -307,10 +307,7 @@ class Simulation {
     append_parts(key, closed);
     const Kept kept = kept_for(unit);
     append_parts(key, kept.nodes);
-    for (const engine::BoxBudget& budget : kept.boxes) {
-      append_part(key, budget.spare);
-      append_part(key, budget.box_devices);
-    }
+    for (const engine::BoxBudget& budget : kept.boxes) append_part(key, budget_text(budget));
     const auto known = refusals_.find(key);
     if (known != refusals_.end() && known->second.first == version_) return Answer(known->second.second);
     HEDDLE_TRY(Answer answer, ask(unit, closed));
@@ -342,7 +339,7 @@ class Simulation {
       for (const Granted& member : unit.granted)
         holders.push_back({&*member.claim.allocation, queues_->entitled(id), boxes});
     }
-    rooms_ = engine::BoxRooms::look(state_, table_.meters(), holders);
+    rooms_ = engine::BoxRooms::look(state_, engine::default_topology(), table_.meters(), holders);
   }
 
   [[nodiscard]] engine::PlacementRequest request_of(const Unit& unit, int64_t member,
@@ -393,11 +390,10 @@ class Simulation {
     const std::string& id = workload.name;
     std::vector<queueing::Portion> portions;
     for (const engine::Assigned& member : spots.members) {
-      for (queueing::Portion& portion : engine::granted(state_, unit.spec, member.allocations.front())) {
-        table_.fill_boxes(portion);
+      for (queueing::Portion& portion : engine::granted(state_, unit.spec, member.allocations.front()))
         portions.push_back(std::move(portion));
-      }
     }
+    count_boxes(table_, workload, portions);
     queues_->restate(id, portions);
     if (auto reason = queues_->refusal(id, now)) {
       queues_->restate(id, unit.asked);

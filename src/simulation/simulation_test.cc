@@ -198,6 +198,39 @@ TEST(SimulationTest, AGuaranteedBoxIsNotBrokenByPodsOrGangs) {
   EXPECT_DOUBLE_EQ(result.gang_waits.longest, 999) << "one more card was free that makes no box";
 }
 
+TEST(SimulationTest, AGuaranteedRackIsNotBrokenAndIsTakenAsAUnit) {
+  // Two racks of two nodes of four cards; one rack is the owner's.
+  const std::string boxes =
+      R"(, "queues": [{"name": "owner", "quotas": [{"counts": "Boxes", "boxDevices": 8, "boxLevel": "rack",
+                       "guaranteed": 1, "limit": 1}]}, {"name": "guest"}])";
+  const auto result = simulated(nodes(4, 4, boxes), R"({"workloads": [
+    {"name": "single", "count": 6, "duration": 1000, "queue": "guest", "request": {}},
+    {"name": "gang", "arrival": 1, "duration": 500, "queue": "guest", "gang": {"size": 3}, "request": {}},
+    {"name": "box", "count": 2, "arrival": 10, "duration": 100, "queue": "owner", "gang": {"size": 2},
+     "topology": {"required": "rack"}, "request": {"devices": 4}}]})");
+  EXPECT_EQ(result.finished, 9);
+  EXPECT_EQ(result.evictions, 0);
+  EXPECT_DOUBLE_EQ(result.queues[1].waits.p50, 0) << "the rack was there";
+  EXPECT_DOUBLE_EQ(result.queues[1].waits.longest, 100) << "the second is over the limit of one";
+  EXPECT_DOUBLE_EQ(result.queues[0].waits.longest, 999) << "two cards were free that make no rack, and three are asked";
+}
+
+TEST(SimulationTest, AGuaranteedSliceIsNotBrokenAndIsTakenAsAUnit) {
+  // 2 x 2 x 8 hosts of 2 x 2 chips: two slices of 4 x 4 x 4. Work of one host each fills one of them only.
+  const auto result = simulated(R"({"nodes": [{"name": "t", "torus": {"shape": "4x4x8", "host": "2x2x1"},
+      "devices": [{"vendor": "google", "model": "v5p", "count": 4, "memory": "95Gi"}]}],
+    "queues": [{"name": "owner", "quotas": [{"counts": "Boxes", "boxShape": "4x4x4", "guaranteed": 1}]},
+               {"name": "guest"}]})",
+                                R"({"workloads": [
+    {"name": "host", "count": 17, "duration": 1000, "queue": "guest", "request": {"devices": 4}},
+    {"name": "slice", "arrival": 10, "duration": 100, "queue": "owner", "gang": {"size": 16},
+     "topology": {"required": "slice-4x4x4"}, "request": {"devices": 4}}]})");
+  EXPECT_EQ(result.finished, 18);
+  EXPECT_EQ(result.evictions, 0);
+  EXPECT_DOUBLE_EQ(result.gang_waits.longest, 0) << "the slice was there";
+  EXPECT_DOUBLE_EQ(result.queues[0].waits.longest, 1000) << "the seventeenth would have broken it, or has no host";
+}
+
 TEST(SimulationTest, ABadReservationIsRefusedByName) {
   const auto refused = [](const std::string& fleet, const std::string& workload) {
     const auto world = read_fleet({"f", fleet});
@@ -238,6 +271,9 @@ TEST(SimulationTest, ABadQueueIsRefusedByName) {
   const std::string tree = R"(, "queues": [{"name": "top"}, {"name": "leaf", "parent": "top"}])";
   EXPECT_THAT(refused(nodes(1, 1, tree), "top"), HasSubstr("has queues below it"));
   EXPECT_EQ(refused(nodes(1, 1, tree), "leaf"), "");
+  const std::string level =
+      R"(, "queues": [{"name": "a", "quotas": [{"counts": "Boxes", "boxDevices": 8, "boxLevel": "rak", "limit": 1}]}])";
+  EXPECT_THAT(refused(nodes(1, 1, level), "a"), HasSubstr("queue a: boxLevel: no topology level is called rak"));
   EXPECT_THAT(refused(nodes(1, 1, R"(, "queues": [{"name": "q", "parent": "gone"}])"), "q"),
               HasSubstr("there is no queue gone"));
 }

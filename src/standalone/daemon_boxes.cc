@@ -90,7 +90,7 @@ std::set<std::string> Daemon::cards_kept_whole(const Job& job, const model::Allo
   const queueing::Amounts keep = queues_->tree().keep_intact(JobQueues::key_of(job.id));
   if (std::all_of(keep.begin(), keep.end(), [](int64_t boxes) { return boxes == 0; })) return kept;
   const auto& meters = queues_->meters();
-  const auto rooms = engine::BoxRooms::look(state_, meters, queues_->box_holders(jobs_, gone));
+  const auto rooms = engine::BoxRooms::look(state_, {}, meters, queues_->box_holders(jobs_, gone));
   const std::set<std::string> used = cards_in_use();
   std::vector<const vendors::Card*> free;  // first those of the allocation
   for (const model::DeviceResult& result : allocation.results) {

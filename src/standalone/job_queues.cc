@@ -52,6 +52,14 @@ Result<void> collect(const Json& object, const std::string& where, Json& into) {
   return {};
 }
 
+// Here is one machine, and no levels above it.
+Result<void> of_one_machine(const model::QuotaMeter& meter, const std::string& where) {
+  if (!model::wider_than_a_node(meter)) return {};
+  return wrong(where, fmt::format("counts {}, which lie on several machines, and this is one: leave {} out, and write "
+                                  "boxDevices of 2 to 64",
+                                  model::meter_name(meter), meter.box_shape.empty() ? "boxLevel" : "boxShape"));
+}
+
 Result<void> put_queue(const std::string& text, engine::QueueTable& table) {
   auto queue = engine::read_queue_object(text);
   if (!queue) return wrong("an AcceleratorQueue", queue.error().text());
@@ -62,6 +70,8 @@ Result<void> put_queue(const std::string& text, engine::QueueTable& table) {
     return wrong("queue " + name, "metadata.name: is the queue of jobs that no other takes; choose another name");
   }
   if (table.queues().contains(name)) return wrong("queue " + name, "metadata.name: is there twice; keep one");
+  for (const model::QueueQuota& quota : queue->queue->spec.quotas)
+    HEDDLE_CHECK_OK(of_one_machine(quota.meter, "queue " + name + ": spec.quotas"));
   queue->queue->past.reset();  // of a cluster
   table.upsert(std::move(*queue));
   return {};
@@ -75,6 +85,8 @@ Result<void> put_reservation(const std::string& text, engine::QueueTable& table)
   if (!object->reservation) return wrong("reservation " + name, object->reservation.error().text());
   if (table.reservations().contains(name))
     return wrong("reservation " + name, "metadata.name: is there twice; keep one");
+  for (const auto& [meter, amount] : object->reservation->amounts)
+    HEDDLE_CHECK_OK(of_one_machine(meter, "reservation " + name + ": spec.amounts"));
   table.upsert(std::move(*object));
   return {};
 }

@@ -134,6 +134,11 @@ TEST(CheckQueues, NamesTheQueueAndTheField) {
   EXPECT_THAT(why({queue("a", R"("weight":0)")}), HasSubstr("queue a: spec.weight: is 0"));
   EXPECT_THAT(why({queue("a", R"("parent":"b")")}), HasSubstr("queue a: spec.parent"));
   EXPECT_THAT(why({queue("unassigned", "")}), HasSubstr("queue unassigned: metadata.name"));
+  EXPECT_THAT(why({queue("a", R"("quotas":[{"counts":"Boxes","boxDevices":16,"boxLevel":"rack","limit":1}])")}),
+              HasSubstr("queue a: spec.quotas: counts boxes of 16 devices of one rack, which lie on several machines, "
+                        "and this is one: leave boxLevel out"));
+  EXPECT_THAT(why({queue("a", R"("quotas":[{"counts":"Boxes","boxShape":"4x4x4","limit":1}])")}),
+              HasSubstr("leave boxShape out"));
   EXPECT_THAT(why({R"({"kind":"AcceleratorQueue","spec":{}})"}), HasSubstr("metadata.name"));
 }
 

@@ -61,6 +61,9 @@ BAD = {
     "limit below": (queue("q", quotas=[{"guaranteed": "2", "limit": 1}]), "limit is less than guaranteed"),
     "half a box": (queue("q", quotas=[{"counts": "Boxes", "boxDevices": 8, "limit": "1500m"}]), "limit must be a whole number"),
     "box of what": (queue("q", quotas=[{"counts": "Boxes", "limit": 1}]), "boxDevices must be set"),
+    "large box of a node": (queue("q", quotas=[{"counts": "Boxes", "boxDevices": 72, "limit": 1}]), "of a wider box say its boxLevel"),
+    "slice of a size": (queue("q", quotas=[{"counts": "Boxes", "boxDevices": 64, "boxShape": "4x4x4", "limit": 1}]), "leave boxDevices and boxLevel out"),
+    "level alone": (queue("q", quotas=[{"counts": "Boxes", "boxShape": "4x4", "boxLevel": "rack", "limit": 1}]), "leave boxDevices and boxLevel out"),
     "box of one": (queue("q", quotas=[{"counts": "Boxes", "boxDevices": 1, "limit": 1}]), "boxDevices"),
     "box elsewhere": (queue("q", quotas=[{"boxDevices": 8, "limit": 1}]), "boxDevices must be set where Boxes"),
     "operator": (queue("q", namespaceSelector={"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}), "operator"),
@@ -94,7 +97,9 @@ def test_good_objects_pass(api, crds):
             {"key": "k", "operator": "In", "values": ["v"]}, {"key": "l", "operator": "Exists"}]},
         quotas=[{"vendor": "nvidia", "model": "T4", "guaranteed": 8, "limit": "12500m", "borrowing": 4, "lending": 0},
                 {"counts": "Memory", "guaranteed": "1.5Gi", "limit": "640Gi"}, {"counts": "Cores", "limit": 400},
-                {"counts": "Boxes", "boxDevices": 8, "guaranteed": 2}]))
+                {"counts": "Boxes", "boxDevices": 8, "guaranteed": 2}, {"counts": "Boxes", "boxShape": "4x4x8", "limit": 1},
+                {"counts": "Boxes", "boxDevices": 72, "boxLevel": "linkDomain", "limit": 1},
+                {"counts": "Boxes", "boxDevices": 64, "boxLevel": "cloud.google.com/gke-nodepool", "limit": 1}]))
     assert made["spec"]["quotas"][0]["counts"] == "Devices"
     assert dry_run(api, queue("top"))["spec"] == {"weight": 1}
     dry_run(api, reservation("r", **DAY, queue="q", namespaces=["n"], amounts=[{"model": "T4", "amount": "4"}]))
@@ -344,6 +349,31 @@ def test_without_queues_a_higher_priority_evicts(api, controller, ns, make_node,
     api.create("pods", body)
     reclaimed(api, ns, "busy")
     assert not api.find("pods", "plain", ns)
+
+
+def test_a_guaranteed_domain_is_not_shredded_and_is_taken_as_a_unit(api, controller, ns, make_node, make_queue):
+    hall = "heddle-test/hall"
+    fleet = {"heddle-test/fleet": ns}
+    for number in range(4):
+        make_node(cards=1, labels={**fleet, hall: f"{ns}-{number // 2}"})
+    owner = make_queue(namespaces=[ns], quotas=[{"counts": "Boxes", "boxDevices": 2, "boxLevel": hall, "guaranteed": 1}])
+    guest = make_queue(namespaces=[ns])
+    for number in range(3):
+        body = card_pod(f"p{number}", ns, "", guest)
+        body["spec"]["nodeSelector"] = fleet
+        api.create("pods", body)
+        wanted = objects.bound if number < 2 else waits_for("kept whole for boxes that queues are guaranteed")
+        api.wait_for("pods", f"p{number}", ns, wanted, "bound, or told of the boxes", 60)
+    for number in range(2):
+        body = gang_pod(number, 2, ns, "", owner)
+        body["spec"]["nodeSelector"] = fleet
+        body["metadata"]["annotations"]["heddle.dev/topology-required"] = hall
+        api.create("pods", body)
+    for number in range(2):
+        api.wait_for("pods", f"gang-{number}", ns, objects.bound, "has the domain that was kept", 60)
+    assert not evicted(api, ns)
+    api.wait_for("acceleratorqueues", owner, None, lambda body: {"name": f"boxes of 2 devices of one {hall}", "used": "1", "entitled": "1"}.items()
+                 <= body["status"]["usage"][0].items(), "counts one box", 30)
 
 
 @pytest.mark.parametrize("write", [1, 2, 3, 4, 5])
