@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -178,6 +179,43 @@ TEST_F(LeaksTest, WhatNvidiaSmiAsksForShowsTheShareAlone) {
   const auto all = operators.tell("smi 0");
   ASSERT_GT(all.size(), 3u);
   EXPECT_EQ(all[3], 2) << "without the guard both are seen";
+}
+
+// Killed anywhere between its start and its end: while it takes its slot, measures and makes its context, settles
+// allocations, makes, uses and ends pools, loads code, and becomes another program. HEDDLE_GUARD_DEATHS: how many.
+TEST_F(LeaksTest, KilledAtAnyPointOfItsLifeItLeavesNothingCharged) {
+  const std::vector<std::string> life = {"init",
+                                         "ctx 0",
+                                         "alloc 5000000",
+                                         "stream",
+                                         "pool",
+                                         "frompool 50000000",
+                                         "frompool 1000000",
+                                         "pool-destroy",
+                                         "module 5000000 1",
+                                         "async 3000000",
+                                         "retain 0",
+                                         "exec"};
+  const char* wanted = std::getenv("HEDDLE_GUARD_DEATHS");
+  const int deaths = wanted != nullptr ? std::atoi(wanted) : 36;
+  std::mt19937 random(3);
+  for (int i = 0; i < deaths; ++i) {
+    ASSERT_TRUE(unlink(folder_.path("usage").c_str()) == 0 || errno == ENOENT);
+    give(2000, i % 2 == 0 ? kContext : 0);
+    Probe dying = probe();
+    // What comes before the death's own line is over by then.
+    const size_t last = random() % life.size();
+    for (size_t at = 0; at < last; ++at) ASSERT_EQ(dying.code(life[at]), kOk) << life[at];
+    dying.send(life[last]);
+    usleep(static_cast<useconds_t>(random() % 600));
+    dying.kill();
+    Probe next = probe();
+    ASSERT_EQ(next.code("init"), kOk);
+    ASSERT_EQ(next.code("ctx 0"), kOk);
+    ASSERT_EQ(next.code("info"), kOk);
+    ASSERT_EQ(machine_.taken(0), kContext) << "killed in " << life[last];
+    ASSERT_EQ(charged(folder_.path(), 0), kContext) << "killed in " << life[last];
+  }
 }
 
 // Inputs that another vendor-neutral limiter is known to be tested with.
