@@ -260,6 +260,17 @@ void read_kubeflow_object(const Json& spec, GangObject& out) {
   out.minimum = count_of(member(member(spec, "runPolicy"), "schedulingPolicy"), "minAvailable");
 }
 
+// Volcano: tasks of a job by name, of which a job needs so many each.
+std::map<std::string, int64_t> task_minima(const Json& spec) {
+  std::map<std::string, int64_t> out;
+  const Json tasks = member(spec, "minTaskMember");
+  if (!tasks.is_object()) return out;
+  for (const auto& [task, wanted] : tasks.items()) {
+    if (const auto minimum = count_of(tasks, task.c_str()); minimum > 0) out[task] = *minimum;
+  }
+  return out;
+}
+
 void read_pod_group_object(const Json& spec, GangObject& out) {
   const Json policy = member(spec, "schedulingPolicy");
   const Json gang = member(policy, "gang");
@@ -328,6 +339,7 @@ Result<GangObject> read_gang_object(const Json& object, std::string_view object_
   switch (form_of(object_kind)) {
     case ObjectForm::kMinMember:
       out.minimum = count_of(spec, "minMember").value_or(1);
+      out.subgroup_minimum = task_minima(spec);
       if (const auto devices = whole_number(json_text(member(metadata, "annotations"), kSpBlock.data())); devices > 0)
         out.segment_devices = devices;
       return out;

@@ -4,7 +4,8 @@
 //   Heddle           heddle.dev/gang (the name) with heddle.dev/gang-size; -minimum, -subgroup, -index beside it
 //   Kubernetes       spec.schedulingGroup.podGroupName; the PodGroup (scheduling.k8s.io) has the minimum
 //   Volcano          annotation scheduling.k8s.io/group-name or scheduling.volcano.sh/group-name; the minimum from
-//                    scheduling.volcano.sh/group-min-member, else from the PodGroup (scheduling.volcano.sh)
+//                    scheduling.volcano.sh/group-min-member, else from the PodGroup (scheduling.volcano.sh), which
+//                    also has the minima of tasks (minTaskMember)
 //   coscheduling     label scheduling.x-k8s.io/pod-group or pod-group.scheduling.sigs.k8s.io[/name]; the minimum from
 //                    pod-group.scheduling.sigs.k8s.io/min-available, else from the PodGroup (scheduling.x-k8s.io)
 //   Kueue            label kueue.x-k8s.io/pod-group-name with annotation kueue.x-k8s.io/pod-group-total-count
@@ -21,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -77,6 +79,7 @@ struct GangObject {
   std::optional<int64_t> size;
   std::string required;
   std::optional<int64_t> segment_devices;
+  std::map<std::string, int64_t> subgroup_minimum = {};  // Volcano's minTaskMember
   friend bool operator==(const GangObject&, const GangObject&) = default;
 };
 

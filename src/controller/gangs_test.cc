@@ -209,6 +209,12 @@ TEST(GangObjects, SayHowManyMembersThereAre) {
                   {"spec", {{"minMember", 3}}}})
                 .minimum,
             3);
+  EXPECT_EQ(read({{"apiVersion", "scheduling.volcano.sh/v1beta1"},
+                  {"kind", "PodGroup"},
+                  {"metadata", meta},
+                  {"spec", {{"minMember", 3}, {"minTaskMember", {{"ps", 1}, {"worker", 2}, {"none", 0}}}}}})
+                .subgroup_minimum,
+            (std::map<std::string, int64_t>{{"ps", 1}, {"worker", 2}}));
   const GangObject jobs = read(
       {{"apiVersion", "jobset.x-k8s.io/v1alpha2"},
        {"kind", "JobSet"},

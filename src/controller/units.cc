@@ -214,6 +214,21 @@ void UnitTable::cut_segments(const std::vector<const Member*>& present, const Ga
     unit.segments[cut[i]] = (indexed ? index_of(i) : static_cast<int64_t>(i)) / unit.segment_size;
 }
 
+// Of subgroups, as the gang's object has them; one of which no member is there is needed as well. What the members say
+// themselves wins.
+void UnitTable::add_minima(const GangObject& object, Unit& unit) {
+  for (const auto& [name, minimum] : object.subgroup_minimum) {
+    const auto at =
+        std::lower_bound(unit.subgroups.begin(), unit.subgroups.end(), name,
+                         [](const Subgroup& subgroup, const std::string& key) { return subgroup.name < key; });
+    if (at == unit.subgroups.end() || at->name != name) {
+      unit.subgroups.insert(at, {name, minimum, {}});
+    } else if (at->minimum == 0) {
+      at->minimum = minimum;
+    }
+  }
+}
+
 // Where members differ, the newest says what holds: a workload that is scaled writes new pods, not old ones.
 void UnitTable::make_gang(const std::vector<const Member*>& present, Unit& unit) const {
   const Member* newest = present.front();
@@ -238,6 +253,7 @@ void UnitTable::make_gang(const std::vector<const Member*>& present, Unit& unit)
     unit.blocked = engine::Reason{"GangInvalid", member->declaration->problem};
     return;
   }
+  if (object != nullptr) add_minima(*object, unit);
   const bool framework = said.source != GangSource::kHeddle && said.source != GangSource::kKueue;
   const bool alone = unknown_ == UnknownSize::kOneByOne && !seen_kinds_.contains(kind_of(said.object));
   if (!size && !minimum && framework && alone) minimum = 1;

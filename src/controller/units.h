@@ -108,6 +108,7 @@ class UnitTable {
   void leave(const std::string& pod_key, const std::string& id);
   void make(Entry& entry, const std::string& id) const;
   void make_gang(const std::vector<const Member*>& present, Unit& unit) const;
+  static void add_minima(const GangObject& object, Unit& unit);
   void cut_segments(const std::vector<const Member*>& present, const GangDeclaration& said, Unit& unit) const;
   [[nodiscard]] const GangObject* object_of(const GangDeclaration& declaration) const;
 

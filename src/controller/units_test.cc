@@ -131,6 +131,26 @@ TEST(Units, ASizeThatIsNotKnownIsNotGuessed) {
   EXPECT_EQ(table.unit_of("ns/a")->blocked->code, "GangSize");
 }
 
+TEST(Units, TasksOfAVolcanoJobHaveMinimaOfTheirOwn) {
+  UnitTable table;
+  GangObject object;
+  object.key = "scheduling.volcano.sh/PodGroup ns/v";
+  object.minimum = 2;
+  object.subgroup_minimum = {{"master", 1}, {"worker", 2}};
+  table.upsert_object(object);
+  const auto task = [](const std::string& name, const std::string& spec) {
+    return member(name, {{"scheduling.k8s.io/group-name", "v"}, {"volcano.sh/task-spec", spec}});
+  };
+  table.upsert(task("w0", "worker"));
+  table.upsert(task("w1", "worker"));
+  ASSERT_TRUE(table.unit_of("ns/w0")->blocked);
+  EXPECT_EQ(table.unit_of("ns/w0")->blocked->message, "waits for members of gang v, subgroup master: 0 of 1 are there");
+  table.upsert(task("m", "master"));
+  EXPECT_FALSE(table.unit_of("ns/w0")->blocked);
+  ASSERT_EQ(table.unit_of("ns/w0")->subgroups.size(), 2U);
+  EXPECT_EQ(table.unit_of("ns/w0")->subgroups[1].minimum, 2);
+}
+
 TEST(Units, ASizeThatCanBecomeKnownIsWaitedForAndElsePodsAreAlone) {
   UnitTable table(UnknownSize::kOneByOne);
   const std::string object = "scheduling.volcano.sh/PodGroup ns/v";
