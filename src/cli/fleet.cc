@@ -102,6 +102,13 @@ class Reader {
       fleet_.queues.upsert(std::move(queue));
       return {};
     }
+    if (kind == "AcceleratorReservation") {
+      HEDDLE_TRY(auto reservation, parsed(object, object, "", engine::read_reservation_object));
+      if (!reservation.reservation)
+        return wrong(object, reservation.reservation.error().field, reservation.reservation.error().message);
+      fleet_.queues.upsert(std::move(reservation));
+      return {};
+    }
     if (kind == "Namespace") {
       HEDDLE_TRY(const auto name_space, parsed(object, object, "", codec::parse_namespace));
       fleet_.queues.upsert(name_space);

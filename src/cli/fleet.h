@@ -39,7 +39,7 @@ struct Fleet {
   std::map<std::string, controller::Quota> quotas;
   std::map<std::string, model::PersistentVolume> volumes;
   std::map<std::string, model::PersistentVolumeClaim> volume_claims;
-  engine::QueueTable queues;                         // and namespaces; for the policy of placement alone
+  engine::QueueTable queues;                         // with reservations and namespaces
   std::vector<controller::GangObject> gang_objects;  // PodGroups, JobSets and the like
   std::map<std::string, int64_t> ignored;            // other kinds: how many
   std::map<std::string, engine::TopologyObject> topologies;

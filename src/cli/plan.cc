@@ -16,7 +16,7 @@ int plan(const PlanArgs& args) {
   }
   auto fleet = read_fleet(texts);
   if (!fleet) return report_one_line(fleet.error());
-  const auto plan = plan_fleet(*std::move(fleet));
+  const auto plan = plan_fleet(*std::move(fleet), SystemClock().now());
   if (!plan) return report_one_line(plan.error());
   for (const std::string& note : plan->notes) fmt::print(stderr, "heddle: {}\n", note);
   if (args.output == Output::kJson) {

@@ -25,16 +25,17 @@ struct PendingPod {
 };
 
 struct Plan {
-  std::vector<PlacedPod> placed;  // in the order of decisions: priority, then creation time, then name
-  std::vector<PendingPod> pending;
-  std::vector<std::string> notes;  // what of the input was not looked at
+  std::vector<PlacedPod> placed;    // in the order of decisions: that of the queues; in one of them priority, then age
+  std::vector<PendingPod> pending;  // by priority, then creation time, then name; the members of a gang together
+  std::vector<std::string> notes;   // what of the input was not looked at
 };
 
-// Every pod without a node is placed as the controller would: what users write of dialects is translated as the webhook
-// does it, claims and claim templates are allocated, quotas hold; what running pods and allocated claims have is taken.
-// Nothing that runs is moved. Without DeviceClasses of Heddle in the input those of the chart are assumed.
-// Errors: kInternal only; what is wrong with one pod is the reason of that pod.
-Result<Plan> plan_fleet(Fleet fleet);
+// Every pod without a node is placed as the controller would at `now`: what users write of dialects is translated as
+// the webhook does it, claims and claim templates are allocated, quotas, queues and reservations hold; what running
+// pods and allocated claims have is taken. Nothing that runs is moved or ended: where something would give way to a
+// pending pod, that is among its reasons (Evicting). Without DeviceClasses of Heddle in the input those of the chart
+// are assumed. Errors: kInternal only; what is wrong with one pod is the reason of that pod.
+Result<Plan> plan_fleet(Fleet fleet, Time now);
 
 // {"placed":[{"namespace","pod","node","claims":[ResourceClaim...]}],"pending":[{"namespace","pod","reasons":[...]}]}
 std::string plan_json(const Plan& plan);

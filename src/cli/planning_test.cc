@@ -6,92 +6,22 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "cli/plan_fixture.h"
+
 namespace heddle::cli {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-// One node with two cards of 16000Mi, as the agent publishes them.
-constexpr const char* kFleet = R"(
-apiVersion: v1
-kind: Node
-metadata: {name: n1, labels: {kubernetes.io/hostname: n1, zone: a}}
-status: {allocatable: {cpu: "8", memory: 32Gi, pods: "10"}, conditions: [{type: Ready, status: "True"}]}
----
-apiVersion: resource.k8s.io/v1
-kind: ResourceSlice
-metadata: {name: n1-heddle-nvidia-0}
-spec:
-  driver: accelerator.heddle.dev
-  nodeName: n1
-  pool: {name: n1/nvidia, generation: 1, resourceSliceCount: 1}
-  devices:
-  - name: gpu-0
-    allowMultipleAllocations: true
-    attributes: {vendor: {string: nvidia}, uuid: {string: GPU-0}}
-    capacity:
-      memory: {value: 16000Mi, requestPolicy: {default: 16000Mi, validRange: {min: 1Mi, step: 1Mi, max: 16000Mi}}}
-      cores: {value: "100", requestPolicy: {default: "100", validRange: {min: "0", step: "1", max: "100"}}}
-    taints: [{key: heddle.dev/managed, effect: NoSchedule}]
-  - name: gpu-1
-    allowMultipleAllocations: true
-    attributes: {vendor: {string: nvidia}, uuid: {string: GPU-1}}
-    capacity:
-      memory: {value: 16000Mi, requestPolicy: {default: 16000Mi, validRange: {min: 1Mi, step: 1Mi, max: 16000Mi}}}
-      cores: {value: "100", requestPolicy: {default: "100", validRange: {min: "0", step: "1", max: "100"}}}
-    taints: [{key: heddle.dev/managed, effect: NoSchedule}]
-)";
-
-std::string pod_yaml(const std::string& name, const std::string& limits, const std::string& spec = "",
-                     const std::string& meta = "") {
-  return "\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: " + name + ", namespace: ns" + meta +
-         "}\nspec:\n  containers: [{name: main, resources: {limits: {" + limits + "}}}]\n" + spec;
-}
-
-Plan plan_of(const std::string& text) {
-  auto fleet = read_fleet({{"fleet.yaml", text}});
-  EXPECT_TRUE(fleet.has_value()) << fleet.error().text();
-  if (!fleet) return {};
-  auto plan = plan_fleet(*std::move(fleet));
-  EXPECT_TRUE(plan.has_value()) << plan.error().text();
-  return plan ? *std::move(plan) : Plan{};
-}
-
-// "a on n1: gpu-0", in the order of decisions.
-std::vector<std::string> placed(const Plan& plan) {
-  std::vector<std::string> out;
-  for (const PlacedPod& pod : plan.placed) {
-    std::string text = pod.name + " on " + pod.node + ":";
-    for (const auto& claim : pod.claims) {
-      for (const auto& result : claim.allocation->results) text += " " + result.device;
-    }
-    out.push_back(text);
-  }
-  return out;
-}
-
-std::vector<std::string> pending(const Plan& plan) {
-  std::vector<std::string> out;
-  for (const PendingPod& pod : plan.pending) {
-    for (const auto& reason : pod.reasons) {
-      if (reason.code == "Ends" || reason.code == "NeedsNode") continue;  // what would help has a test of its own
-      out.push_back(pod.name + " " + reason.code + ": " + reason.message);
-    }
-  }
-  return out;
-}
-
-std::vector<std::string> what_would_help(const Plan& plan) {
-  std::vector<std::string> out;
-  for (const PendingPod& pod : plan.pending) {
-    for (const auto& reason : pod.reasons) {
-      if (reason.code == "Ends" || reason.code == "NeedsNode") out.push_back(pod.name + ": " + reason.message);
-    }
-  }
-  return out;
-}
+using heddle::cli::testing::kFleet;
+using heddle::cli::testing::kNow;
+using heddle::cli::testing::pending;
+using heddle::cli::testing::placed;
+using heddle::cli::testing::plan_of;
+using heddle::cli::testing::pod_yaml;
+using heddle::cli::testing::what_would_help;
 
 TEST(PlanTest, SaysWhoseEndOrHowManyNodesWouldHelp) {
   const std::string two = pod_yaml("wide", "nvidia.com/gpu: 2") + pod_yaml("late", "nvidia.com/gpu: 1");
@@ -204,7 +134,7 @@ TEST(PlanTest, AGangIsPlacedAsOneOrNotAtAll) {
   plan = plan_of(std::string(kFleet) + member("a", "3") + member("b", "3") + member("c", "3"));
   EXPECT_TRUE(plan.placed.empty());
   EXPECT_THAT(pending(plan),
-              testing::Each(HasSubstr("Gang: gang g needs 3 members at once; the fleet has room for 2 even when")));
+              ::testing::Each(HasSubstr("Gang: gang g needs 3 members at once; the fleet has room for 2 even when")));
 }
 
 TEST(PlanTest, ASegmentLiesInOneDomain) {
@@ -222,7 +152,7 @@ TEST(PlanTest, ASegmentLiesInOneDomain) {
                                     ", creationTimestamp: '2026-01-01T00:00:00Z'");
   plan = plan_of(kFleet + ("\n---\n" + other) + busy + member("a", "2") + member("b", "2"));
   EXPECT_THAT(pending(plan),
-              testing::Each(HasSubstr("has room for 0 of its 1 segments: of the next one node n1 takes 1 of 2")));
+              ::testing::Each(HasSubstr("has room for 0 of its 1 segments: of the next one node n1 takes 1 of 2")));
 }
 
 TEST(PlanTest, TheSizeOfAGangComesFromItsObject) {
@@ -230,7 +160,7 @@ TEST(PlanTest, TheSizeOfAGangComesFromItsObject) {
     return pod_yaml(name, "nvidia.com/gpu: 1", "", ", labels: {jobset.sigs.k8s.io/jobset-name: j}");
   };
   const std::string fleet = std::string(kFleet) + member("a") + member("b");
-  EXPECT_THAT(pending(plan_of(fleet)), testing::Each(HasSubstr("GangSize: the size of gang j is not known")));
+  EXPECT_THAT(pending(plan_of(fleet)), ::testing::Each(HasSubstr("GangSize: the size of gang j is not known")));
   const Plan plan = plan_of(fleet + R"(
 ---
 apiVersion: jobset.x-k8s.io/v1alpha2
@@ -252,11 +182,12 @@ TEST(PlanTest, TheLevelsAreThoseOfTheOldestTopology) {
            ", creationTimestamp: '" + created + "'}\nspec: {levels: [" + level + "]}\n";
   };
   const std::string pods = std::string(kFleet) + member("a") + member("b");
-  EXPECT_THAT(pending(plan_of(pods)), testing::Each(HasSubstr("no topology level is called hall")));
+  EXPECT_THAT(pending(plan_of(pods)), ::testing::Each(HasSubstr("no topology level is called hall")));
   const std::string hall = topology("new", "2026-01-02T00:00:00Z", "{name: hall, nodeLabel: zone}");
   EXPECT_THAT(placed(plan_of(pods + hall)), ElementsAre("a on n1: gpu-0", "b on n1: gpu-1"));
   const Plan plan = plan_of(pods + hall + topology("old", "2026-01-01T00:00:00Z", "{name: row, nodeLabel: row}"));
-  EXPECT_THAT(pending(plan), testing::Each(HasSubstr("no topology level is called hall; write one of node, row, or")));
+  EXPECT_THAT(pending(plan),
+              ::testing::Each(HasSubstr("no topology level is called hall; write one of node, row, or")));
   EXPECT_THAT(plan.notes, ElementsAre(HasSubstr("topology new: old is in force")));
   auto bad = read_fleet({{"f", topology("x", "2026-01-01T00:00:00Z", "{name: row}")}});
   ASSERT_FALSE(bad.has_value());
@@ -316,13 +247,13 @@ TEST(PlanTest, ATpuSliceIsACuboidOfHosts) {
                       member("c0", "2x2x2", "2") + member("c1", "2x2x2", "2"));
   EXPECT_THAT(nodes(plan), ElementsAre("a0 on t0-0-0", "a1 on t0-1-0", "a2 on t1-0-0", "a3 on t1-1-0", "b0 on t0-0-1",
                                        "b1 on t1-0-1"));
-  EXPECT_THAT(pending(plan),
-              testing::Each(HasSubstr("Capacity: gang c needs a free cuboid of 2x2x2 chips (2 hosts): the largest free "
-                                      "one is 4x2x1, in torus pod, where 2 of 8 hosts are free")));
+  EXPECT_THAT(pending(plan), ::testing::Each(HasSubstr(
+                                 "Capacity: gang c needs a free cuboid of 2x2x2 chips (2 hosts): the largest free "
+                                 "one is 4x2x1, in torus pod, where 2 of 8 hosts are free")));
   EXPECT_EQ(plan.pending.size(), 2U);
   plan = plan_of(tpu_fleet() + first + member("b0", "2x2x2", "3") + member("b1", "2x2x2", "3") +
                  member("b2", "2x2x2", "3"));
-  EXPECT_THAT(pending(plan), testing::Each(HasSubstr("Slice: 2x2x2 has 2 hosts and the gang 3 members")));
+  EXPECT_THAT(pending(plan), ::testing::Each(HasSubstr("Slice: 2x2x2 has 2 hosts and the gang 3 members")));
 }
 
 TEST(PlanTest, WhatRunsIsTaken) {

@@ -1,25 +1,10 @@
 // Quota by shape: nodes that work may not use because it would break a box that a queue is guaranteed.
 #include <algorithm>
 
+#include "controller/objects.h"
 #include "controller/reconciler_impl.h"
 
 namespace heddle::controller {
-namespace {
-
-// Devices that a request may open up on one node.
-int64_t devices_of(const model::ClaimSpec& spec) {
-  int64_t devices = 0;
-  for (const model::DeviceRequest& request : spec.requests) {
-    int64_t most = request.exactly ? request.exactly->count.value_or(1) : 1;
-    for (const model::DeviceSubRequest& alternative : request.first_available)
-      most = std::max(most, alternative.count.value_or(1));
-    devices += most;
-  }
-  return devices;
-}
-
-}  // namespace
-
 // What runs, as far as it counts for boxes.
 void Reconciler::Impl::look_at_boxes() {
   Queued& q = queued;
@@ -59,7 +44,7 @@ void Reconciler::Impl::keep_boxes(const PodRecord& record, engine::PlacementRequ
   const Unit* unit = units.unit_of(record.pod.meta.key());
   if (unit != nullptr && unit->gang) return;
   int64_t devices = 0;
-  for (const engine::ClaimRequest& claim : request.claims) devices += devices_of(claim.spec);
+  for (const engine::ClaimRequest& claim : request.claims) devices += devices_opened(claim.spec);
   const queueing::Amounts keep = boxes_kept(work_id(record));
   request.whole_nodes.merge(queued.rooms.nodes_kept(keep, devices));
 }

@@ -260,23 +260,13 @@ std::optional<engine::GangMember> Reconciler::Impl::gang_member(const PodRecord&
 // What is still to be placed, in rank order; nothing when something of it has to change first.
 std::optional<GangAsk> Reconciler::Impl::gang_ask(const Unit& unit, const Work* work) {
   GangAsk ask;
-  ask.request.name = kName;
-  ask.request.required = unit.required;
-  ask.request.preferred = unit.preferred;
-  ask.request.segment_level = unit.segment_level;
-  ask.request.segment_size = unit.segment_size;
   const GangState& gang = gangs[unit.id];
   const bool one = work != nullptr && work->one_of_gang();
-  const std::map<std::string, int64_t> segment_of = unit.segment_numbers();
-  std::map<std::string, std::string> subgroup_of;
-  for (const Subgroup& subgroup : unit.subgroups) {
-    int64_t minimum = subgroup.minimum;
-    for (const std::string& key : subgroup.members) {
-      subgroup_of[key] = subgroup.name;
-      minimum -= gang.whole.contains(key) || !pods.contains(key) ? 1 : 0;
-    }
-    if (minimum > 0 && !one) ask.request.subgroup_minimum[subgroup.name] = minimum;
-  }
+  ask.request = gang_request_of(
+      unit, [&](const std::string& key) { return gang.whole.contains(key) || !pods.contains(key); },
+      one ? GangPart::kOneMember : GangPart::kCore);
+  ask.request.name = kName;
+  const std::map<std::string, MemberMark> marks = marks_of(unit);
   if (work != nullptr) ask.request.boxes = boxes_for(work->id);
   for (PodRecord* record : waiting_members(unit, work)) {
     GangAsk::Member asked;
@@ -287,9 +277,9 @@ std::optional<GangAsk> Reconciler::Impl::gang_ask(const Unit& unit, const Work* 
       return std::nullopt;
     }
     for (const Want& want : asked.open) ask.least += least_usage(spec_of(want));
-    if (const auto subgroup = subgroup_of.find(record->pod.meta.key()); subgroup != subgroup_of.end())
-      member->subgroup = subgroup->second;
-    if (!segment_of.empty()) member->segment = segment_of.at(record->pod.meta.key());
+    const MemberMark& mark = marks.at(record->pod.meta.key());
+    member->subgroup = mark.subgroup;
+    member->segment = mark.segment;
     ask.request.members.push_back(*std::move(member));
     ask.members.push_back(std::move(asked));
   }
@@ -301,14 +291,14 @@ std::optional<GangAsk> Reconciler::Impl::gang_ask(const Unit& unit, const Work* 
     std::vector<Want> open;
     auto member = gang_member(*record, open);
     if (!member) continue;
-    if (!segment_of.empty()) member->segment = segment_of.at(record->pod.meta.key());
+    member->segment = marks.at(record->pod.meta.key()).segment;
     ask.request.later.push_back(*std::move(member));
   }
   for (const auto& [key, node] : placed) {
     ask.request.fixed_nodes.push_back(node);
-    const auto segment = segment_of.find(key);
-    if (segment != segment_of.end() && segment->second >= 0)
-      ask.request.fixed_segments[segment->second].push_back(node);
+    const auto mark = marks.find(key);
+    if (mark != marks.end() && mark->second.segment >= 0)
+      ask.request.fixed_segments[mark->second.segment].push_back(node);
   }
   const int64_t needed = one ? 1 : unit.minimum - whole_members(unit, gang);
   ask.missing = needed - static_cast<int64_t>(ask.members.size());

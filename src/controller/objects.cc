@@ -72,6 +72,25 @@ bool same_spec(const model::ClaimSpec& a, const model::ClaimSpec& b) {
   return true;
 }
 
+// CEL has both kinds of quotes.
+bool speaks_of(const model::DeviceClass& device_class, std::string_view driver) {
+  return std::any_of(device_class.selectors.begin(), device_class.selectors.end(), [&](const std::string& selector) {
+    return selector.find(fmt::format("\"{}\"", driver)) != std::string::npos ||
+           selector.find(fmt::format("'{}'", driver)) != std::string::npos;
+  });
+}
+
+int64_t devices_opened(const model::ClaimSpec& spec) {
+  int64_t devices = 0;
+  for (const model::DeviceRequest& request : spec.requests) {
+    int64_t most = request.exactly ? request.exactly->count.value_or(1) : 1;
+    for (const model::DeviceSubRequest& alternative : request.first_available)
+      most = std::max(most, alternative.count.value_or(1));
+    devices += most;
+  }
+  return devices;
+}
+
 kube::Request create_claim(const model::ResourceClaim& claim) {
   return request(kube::Method::kPost, kube::collection_path(kube::kResourceClaims, claim.meta.name_space),
                  codec::claim_json(claim), "application/json");

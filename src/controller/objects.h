@@ -20,6 +20,11 @@ model::ResourceClaim claim_for(const model::Pod& pod, const dialects::ContainerR
 // True when the claim asks for exactly this, whatever the notation of quantities and parameters.
 [[nodiscard]] bool same_spec(const model::ClaimSpec& a, const model::ClaimSpec& b);
 
+// Whether the class selects devices of this driver: its name stands in a selector.
+[[nodiscard]] bool speaks_of(const model::DeviceClass& device_class, std::string_view driver);
+// Devices that a claim may open up on one node.
+[[nodiscard]] int64_t devices_opened(const model::ClaimSpec& spec);
+
 kube::Request create_claim(const model::ResourceClaim& claim);
 // PUT of the status; the resourceVersion makes it fail when anything changed since `claim` was read.
 kube::Request put_claim_status(const model::ResourceClaim& claim);

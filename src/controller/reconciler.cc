@@ -44,18 +44,6 @@ std::string_view write_name(WriteKind kind) {
   return "unknown";
 }
 
-namespace {
-
-// CEL has both kinds of quotes.
-bool speaks_of(const model::DeviceClass& device_class, const std::string& driver) {
-  return std::any_of(device_class.selectors.begin(), device_class.selectors.end(), [&](const std::string& selector) {
-    return selector.find('"' + driver + '"') != std::string::npos ||
-           selector.find('\'' + driver + '\'') != std::string::npos;
-  });
-}
-
-}  // namespace
-
 Reconciler::Reconciler(ReconcilerOptions options, const Clock& clock, const Logger& log)
     : impl_(std::make_unique<Impl>(std::move(options), clock, log)) {}
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <tuple>
 
+#include "controller/gang_shape.h"
 #include "controller/provisioning.h"
 #include "controller/queued.h"
 #include "controller/reconciler.h"
@@ -228,7 +229,6 @@ struct Reconciler::Impl {
   // works.cc: units as the works that queues know
   void form_works(const std::string& unit_id);
   void form_due();
-  [[nodiscard]] static bool starts_one_by_one(const Unit& unit);
   [[nodiscard]] std::set<std::string> core_of(const Unit& unit);
   Work* work_of(const PodRecord& record);
   [[nodiscard]] std::string work_id(const PodRecord& record) const;

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "codec/codec.h"
 #include "controller/reconciler_impl.h"
@@ -24,53 +23,19 @@ std::string label_of(const model::Pod& pod, std::string_view name) {
 
 }  // namespace
 
-// The members that the gang cannot start without. What the core has already stays in it once it counts; before that
-// those with devices come first, then rank.
+// The members that the gang cannot start without. What the core has already stays in it once it counts.
 std::set<std::string> Reconciler::Impl::core_of(const Unit& unit) {
   const auto phase = queued.queues->phase(unit.id);
   const bool fixed = phase == Phase::kRunning || phase == Phase::kHeld;
-  std::set<std::string> chosen;
-  std::vector<std::tuple<int64_t, size_t, std::string>> others;  // since, rank
-  for (size_t rank = 0; rank < unit.members.size(); ++rank) {
-    const std::string& key = unit.members[rank];
+  return core_members(unit, [&](const std::string& key) -> MemberStanding {
     const PodRecord* record = find(key);
-    if (record == nullptr) continue;  // asks for nothing
+    if (record == nullptr) return {MemberStanding::Part::kAsksNothing, {}};
     const auto own = queued.work_of.find(key);
-    if (fixed && own != queued.work_of.end() && own->second == unit.id) {
-      chosen.insert(key);
-    } else if (own == queued.work_of.end() || queued.queues->phase(own->second) != Phase::kLeaving) {
-      const auto since = holds_since(*record);
-      others.emplace_back(since ? since->unix_nanos : std::numeric_limits<int64_t>::max(), rank, key);
-    }
-  }
-  std::sort(others.begin(), others.end());
-  const auto all = static_cast<int64_t>(chosen.size() + others.size());
-  const int64_t asks_nothing = static_cast<int64_t>(unit.members.size()) - all;
-  const bool unclear = unit.blocked && !fixed;  // nothing of it is tried
-  const int64_t wanted =
-      unclear ? all : std::clamp<int64_t>(unit.minimum - unit.succeeded - asks_nothing, std::min<int64_t>(all, 1), all);
-  for (const Subgroup& subgroup : unit.subgroups) {
-    const std::set<std::string> members(subgroup.members.begin(), subgroup.members.end());
-    int64_t missing = subgroup.minimum - std::count_if(members.begin(), members.end(), [&](const std::string& key) {
-                        return chosen.contains(key) || !pods.contains(key);
-                      });
-    for (const auto& [since, rank, key] : others) {
-      if (missing <= 0) break;
-      if (members.contains(key) && chosen.insert(key).second) --missing;
-    }
-  }
-  for (const auto& [since, rank, key] : others) {
-    if (static_cast<int64_t>(chosen.size()) >= wanted) break;
-    chosen.insert(key);
-  }
-  return chosen;
-}
-
-// As frameworks do whose sizes are not known, and gangs with a minimum of one: nobody waits for the others.
-bool Reconciler::Impl::starts_one_by_one(const Unit& unit) {
-  return !unit.blocked && unit.minimum <= 1 &&
-         std::all_of(unit.subgroups.begin(), unit.subgroups.end(),
-                     [](const Subgroup& subgroup) { return subgroup.minimum <= 1; });
+    if (fixed && own != queued.work_of.end() && own->second == unit.id) return {MemberStanding::Part::kCore, {}};
+    if (own != queued.work_of.end() && queued.queues->phase(own->second) == Phase::kLeaving)
+      return {MemberStanding::Part::kLeaving, {}};
+    return {MemberStanding::Part::kOpen, holds_since(*record)};
+  });
 }
 
 // What is leaving is left alone: pods that have come meanwhile are formed into works when it has gone.
