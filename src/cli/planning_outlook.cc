@@ -48,7 +48,7 @@ std::string Planner::likeness(const PlannedWork& work) {
   const queueing::Workload* workload = queues_->workload(work.id);
   std::string like = "pod ";
   append_part(like, workload->queue);
-  append_part(like, workload->priority);
+  append_part(like, int64_t{workload->priority});
   append_part(like, int64_t{workload->never_preempts});
   append_part(like, asked.shape);
   return like;
