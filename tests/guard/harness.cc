@@ -95,11 +95,13 @@ void Probe::kill() {
   pid_ = -1;
 }
 
-void Probe::end() {
-  if (pid_ <= 0) return;
+int Probe::end() {
+  if (pid_ <= 0) return -1;
   close(std::exchange(in_, -1));
-  waitpid(pid_, nullptr, 0);
+  int status = -1;
+  waitpid(pid_, &status, 0);
   pid_ = -1;
+  return status;
 }
 
 void Probe::send(const std::string& line) const {

@@ -58,8 +58,8 @@ class Probe {
   std::vector<int64_t> receive();
   [[nodiscard]] pid_t pid() const { return pid_; }
   void kill();
-  // Lets it end by itself.
-  void end();
+  // Lets it end by itself. Gives how it exited, as waitpid() does; 0: well.
+  int end();
 
  private:
   pid_t pid_ = -1;
