@@ -5,13 +5,19 @@
 #include <iterator>
 
 #include "base/file.h"
+#include "cli/layout.h"
 #include "cli/verbs.h"
 
 namespace heddle::cli {
 
 int report(const Error& error) {
-  fmt::print(stderr, "heddle: {}\n", error.text());
+  fmt::print(stderr, "heddle: {}\n", printable_lines(error.text()));
   return error.code == Code::kInvalidArgument ? kUsage : kError;
+}
+
+int report_error(const Error& error) {
+  (void)report(error);
+  return kError;
 }
 
 namespace {
@@ -25,7 +31,12 @@ std::string users_kubeconfig(const Context& context) {
 }  // namespace
 
 Result<kube::Config> cluster_config(const std::string& flag, const Context& context) {
-  return kube::default_config(flag.empty() ? users_kubeconfig(context) : flag);
+  auto config = kube::default_config(flag.empty() ? users_kubeconfig(context) : flag);
+  if (!config && config.error().field == "KUBERNETES_SERVICE_HOST") {
+    return fail(Code::kNotFound, "there is no kubeconfig, and this is no pod of a cluster: name the file of one",
+                "--kubeconfig");
+  }
+  return config;
 }
 
 bool knows_cluster(const Context& context) {
@@ -35,7 +46,7 @@ bool knows_cluster(const Context& context) {
 int report_one_line(const Error& error) {
   std::string line;
   for (const char c : error.text()) line += c == '\n' || c == '\r' ? "\\n" : std::string(1, c);
-  fmt::print(stderr, "heddle: {}\n", line);
+  fmt::print(stderr, "heddle: {}\n", printable(line));
   return kError;
 }
 

@@ -47,6 +47,9 @@ class Reader {
         return fail(error.code, error.text(), text.name);
       }
     }
+    if (documents_ == 0 && !texts.empty())
+      return fail(Code::kInvalidArgument, "there is no object in it: write what `kubectl get -o yaml` prints",
+                  texts.front().name);
     resolve_priorities();
     return std::move(fleet_);
   }
@@ -54,8 +57,12 @@ class Reader {
  private:
   Result<void> read_text(const std::string& text) {
     Json whole = parse_ordered_json(text);
-    if (!whole.is_discarded()) return add(std::move(whole), "the document");
+    if (!whole.is_discarded()) {
+      ++documents_;
+      return add(std::move(whole), "the document");
+    }
     HEDDLE_TRY(const auto documents, yaml_to_json(text, kMaxValues));
+    documents_ += documents.size();
     for (size_t i = 0; i < documents.size(); ++i) {
       HEDDLE_CHECK_OK(add(parse_ordered_json(documents[i]), fmt::format("document {}", i + 1)));
     }
@@ -231,6 +238,7 @@ class Reader {
     }
   }
 
+  size_t documents_ = 0;
   Fleet fleet_;
   std::map<std::string, int32_t> priorities_ = {{"system-cluster-critical", 2'000'000'000},
                                                 {"system-node-critical", 2'000'001'000}};

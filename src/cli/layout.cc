@@ -10,8 +10,24 @@ size_t columns(const std::string& text) {
 
 std::string printable(const std::string& text) {
   std::string out;
-  for (const char c : text) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F, in UTF-8.
+    const bool second_set = byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    out += byte < 0x20 || byte == 0x7F || second_set ? '?' : text[i];
+    if (second_set) ++i;
+  }
   return out;
+}
+
+std::string printable_lines(const std::string& text) {
+  std::string out;
+  size_t from = 0;
+  for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', from)) {
+    out += printable(text.substr(from, end - from)) + "\n";
+    from = end + 1;
+  }
+  return out + printable(text.substr(from));
 }
 
 std::string cut(const std::string& text, int width) {

@@ -10,8 +10,11 @@ using Rows = std::vector<std::vector<std::string>>;
 
 // Columns of the text on a terminal, for the texts that appear here: bytes that do not continue a UTF-8 sequence.
 size_t columns(const std::string& text);
-// Control characters must not reach the terminal.
+// Text of others as it may reach a terminal: no control character, of either set (C0, C1), is left in it. For every
+// text that is not the program's own.
 std::string printable(const std::string& text);
+// The same for a text of several lines, whose ends stay.
+std::string printable_lines(const std::string& text);
 // width: columns of the terminal; 0: not a terminal, nothing is cut.
 std::string cut(const std::string& text, int width);
 std::string layout(const Rows& rows, int width);

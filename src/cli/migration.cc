@@ -447,10 +447,14 @@ void add_lines(std::string& out, const char* label, const std::vector<std::strin
 
 Result<Migration> read_migration(const catalog::Requests& rules, const std::vector<std::string>& manifests) {
   Reader reader(rules);
+  size_t all = 0;
   for (const std::string& manifest : manifests) {
     HEDDLE_TRY(const auto documents, yaml_to_json(manifest));
+    all += documents.size();
     for (const std::string& document : documents) HEDDLE_CHECK_OK(reader.add(parse_ordered_json(document)));
   }
+  if (all == 0)
+    return fail(Code::kInvalidArgument, "there is no object in the input: write what `kubectl get -o yaml` prints");
   return reader.finish();
 }
 

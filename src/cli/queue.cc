@@ -25,8 +25,13 @@ Result<int> show(const QueueArgs& args, const Context& context) {
   HEDDLE_TRY(const std::string queues, get(*client, kube::collection_path(kube::kAcceleratorQueues)));
   HEDDLE_TRY(const std::string pods,
              get(*client, kube::collection_path(kube::kPods) + "?fieldSelector=spec.nodeName%3D"));
-  HEDDLE_TRY(const std::string text, queue_text(queues, pods, args.name, args.output));
-  fmt::print("{}", text);
+  const auto text = queue_text(queues, pods, args.name, args.output);
+  if (!text && text.error().code == Code::kNotFound) {
+    (void)report(text.error());
+    return kNo;
+  }
+  if (!text) return tl::unexpected<Error>(text.error());
+  fmt::print("{}", *text);
   return 0;
 }
 
@@ -34,11 +39,7 @@ Result<int> show(const QueueArgs& args, const Context& context) {
 
 int queue(const QueueArgs& args, const Context& context) {
   const auto code = show(args, context);
-  if (!code && code.error().code == Code::kNotFound && !args.name.empty()) {
-    report(code.error());
-    return kNo;
-  }
-  return code ? *code : report(code.error());
+  return code ? *code : report_error(code.error());
 }
 
 }  // namespace heddle::cli

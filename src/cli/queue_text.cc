@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "cli/json_at.h"
+#include "cli/layout.h"
 
 namespace heddle::cli {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kCondition = "heddle.dev/Allocated";
+constexpr const char* kUnassigned = "unassigned";  // no object stands for it
 
 int64_t number_at(const Json& object, const char* pointer) {
   const Json::json_pointer path(pointer);
@@ -100,6 +102,7 @@ class Tree {
  private:
   void walk(const std::string& name, int depth, std::vector<std::pair<std::string, int>>& out,
             std::set<std::string>& seen) const {
+    if (!queues_.contains(name)) return;
     if (!seen.insert(name).second) return;
     out.emplace_back(name, depth);
     const auto below = children_.find(name);
@@ -115,7 +118,10 @@ std::string or_dash(const std::string& text) {
   return text.empty() ? "-" : text;
 }
 
-std::string table(const std::vector<std::vector<std::string>>& rows) {
+std::string table(std::vector<std::vector<std::string>> rows) {
+  for (auto& row : rows) {
+    for (std::string& cell : row) cell = printable(cell);
+  }
   std::vector<size_t> widths(rows.front().size(), 0);
   for (const auto& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
@@ -144,7 +150,8 @@ std::string tree_table(const Tree& tree, const std::string& top) {
                                   std::to_string(number_at(queue, "/status/running")),
                                   std::to_string(number_at(queue, "/status/waiting"))};
     const std::string good = state == "True" ? "yes" : state == "False" ? "no" : "not looked at yet";
-    if (state == "False") troubles += fmt::format("queue {}: {}\n", name, text_at(in_force, "/message"));
+    if (state == "False")
+      troubles += printable(fmt::format("queue {}: {}", name, text_at(in_force, "/message"))) + "\n";
     const Json usage = list_at(queue, "/status/usage");
     if (usage.empty()) rows.push_back({head[0], head[1], head[2], head[3], "-", "-", "-", "-", "-", good});
     bool first = true;
@@ -162,6 +169,7 @@ std::string tree_table(const Tree& tree, const std::string& top) {
 
 std::vector<WaitingPod> waiting_in(const Json& pods, const Tree& tree, const std::string& top) {
   std::set<std::string> names;
+  if (top == kUnassigned) names.insert(top);
   for (const auto& [name, depth] : tree.order(top)) names.insert(name);
   std::vector<WaitingPod> out;
   for (const Json& pod : list_at(pods, "/items")) {
@@ -215,7 +223,8 @@ Result<std::string> queue_text(const std::string& queues_json, const std::string
   const Json pods = pods_json.empty() ? Json::object() : parse_json(pods_json);
   if (!list.is_object() || !pods.is_object()) return fail(Code::kInternal, "the API server's answer is not JSON");
   const Tree tree(list);
-  if (!name.empty() && !tree.has(name)) {
+  const bool unassigned = name == kUnassigned && !tree.has(name);
+  if (!name.empty() && !unassigned && !tree.has(name)) {
     std::vector<std::string> names;
     for (const auto& [known, queue] : tree.all()) names.push_back(known);
     return fail(Code::kNotFound,
@@ -224,6 +233,13 @@ Result<std::string> queue_text(const std::string& queues_json, const std::string
   }
   const std::vector<WaitingPod> waiting = waiting_in(pods, tree, name);
   if (output == Output::kJson) return as_json(tree, name, waiting);
+  if (unassigned) {
+    const std::string what =
+        tree.all().empty() ? "There is no AcceleratorQueue: all work is in queue unassigned, by priority and age.\n"
+                           : "unassigned: work of namespaces that no queue names. It has no guarantee: it borrows, "
+                             "and gives way.\n";
+    return what + waiting_text(waiting);
+  }
   if (tree.all().empty()) return std::string("There is no AcceleratorQueue: pods start by priority and age.\n");
   return tree_table(tree, name) + (name.empty() ? std::string() : waiting_text(waiting));
 }

@@ -72,5 +72,29 @@ TEST(QueueText, WhatIsNotThereIsSaid) {
   EXPECT_FALSE(queue_text("x", "", "", Output::kTable).has_value());
 }
 
+TEST(QueueText, WhatNoQueueNamesIsInUnassigned) {
+  const char* pods = R"({"items":[{"metadata":{"namespace":"n","name":"p"},"status":{"conditions":[
+    {"type":"heddle.dev/Allocated","status":"False","reason":"Capacity","message":"no room; number 1 in queue unassigned"}]}}]})";
+  const std::string text = queue_text(kQueues, pods, "unassigned", Output::kTable).value();
+  EXPECT_THAT(text, HasSubstr("unassigned: work of namespaces that no queue names"));
+  EXPECT_THAT(text, HasSubstr("unassigned  1         n/p  Capacity  no room\n"));
+  const json out = json::parse(queue_text(kQueues, pods, "unassigned", Output::kJson).value());
+  EXPECT_EQ(out["queues"].size(), 0U);
+  EXPECT_EQ(out["pods"][0]["pod"], "n/p");
+  EXPECT_THAT(queue_text(R"({"items":[]})", "", "unassigned", Output::kTable).value(),
+              HasSubstr("There is no AcceleratorQueue: all work is in queue unassigned"));
+}
+
+// ESC and CSI, the latter as one character of the second set of controls.
+TEST(QueueText, NothingOfATenantReachesTheTerminalAsAControl) {
+  const char* pods = R"({"items":[{"metadata":{"namespace":"n","name":"p"},"status":{"conditions":[
+    {"type":"heddle.dev/Allocated","status":"False","reason":"X","message":"a\u001b[2Jb\u009b2Jc\nd\u00e4; number 1 in queue a"}]}}]})";
+  EXPECT_THAT(queue_text(kQueues, pods, "a", Output::kTable).value(), HasSubstr("a?[2Jb?2Jc?d\xC3\xA4\n"));
+  const json out = json::parse(queue_text(kQueues, pods, "a", Output::kJson).value());
+  EXPECT_EQ(out["pods"][0]["message"],
+            "a\x1b[2Jb\xC2\x9b"
+            "2Jc\nd\xC3\xA4");
+}
+
 }  // namespace
 }  // namespace heddle::cli

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "cli/layout.h"
 #include "cli/verbs.h"
 
 namespace heddle::cli {
@@ -19,15 +20,15 @@ Result<int> uninstall_from_cluster(const UninstallArgs& args, const Context& con
   HEDDLE_TRY(const auto objects, controller::read_cluster(*client));
   const auto plan = controller::plan_uninstall(objects);
   if (plan.steps.empty()) fmt::print("Nothing on {} waits for Heddle.\n", config.server);
-  for (const auto& step : plan.steps) fmt::print("{}: {}\n", step.object, step.action);
-  for (const auto& remark : plan.remarks) fmt::print("note: {}\n", remark);
+  for (const auto& step : plan.steps) fmt::print("{}: {}\n", printable(step.object), printable(step.action));
+  for (const auto& remark : plan.remarks) fmt::print("note: {}\n", printable(remark));
   if (!args.yes) {
     if (!plan.steps.empty())
       fmt::print("Nothing was changed. `heddle uninstall --yes` does these {} steps.\n", plan.steps.size());
     return 0;
   }
   const auto failures = controller::carry_out(*client, plan);
-  for (const auto& failure : failures) fmt::print(stderr, "heddle: {}\n", failure);
+  for (const auto& failure : failures) fmt::print(stderr, "heddle: {}\n", printable(failure));
   fmt::print("{} of {} steps done.\n", plan.steps.size() - failures.size(), plan.steps.size());
   return failures.empty() ? 0 : kError;
 }
@@ -36,7 +37,7 @@ Result<int> uninstall_from_cluster(const UninstallArgs& args, const Context& con
 
 int uninstall(const UninstallArgs& args, const Context& context) {
   const auto code = uninstall_from_cluster(args, context);
-  return code ? *code : report(code.error());
+  return code ? *code : report_error(code.error());
 }
 
 }  // namespace heddle::cli

@@ -142,7 +142,10 @@ Result<void> read_user(const Field& user, const std::string& kubeconfig, Config&
     const char* instead;
   };
   constexpr std::array kRefused = {
-      Refused{"exec", "credential plugins are not supported: use a token, a token file or a client certificate"},
+      Refused{
+          "exec",
+          "credential plugins (of EKS, GKE, AKS and others) are not supported yet: write a kubeconfig with a token, "
+          "such as `kubectl create token` makes, a token file or a client certificate"},
       Refused{"auth-provider", "auth providers are not supported: use a token, a token file or a client certificate"},
       Refused{"username", "basic authentication is not supported: use a token or a client certificate"},
       Refused{"password", "basic authentication is not supported: use a token or a client certificate"},
