@@ -392,17 +392,26 @@ TEST_F(GuardTest, ACaptureHoldsTheProgramsOwnLaunchesAndNothingElse) {
   EXPECT_EQ(answer[1], 50);
 }
 
-// A hook without its gate would launch all the same, and the guard would count nothing. (What is charged says nothing
-// here: work that takes no time is settled at once.)
+// A hook without its gate would launch all the same, and nothing would be charged. The device holds the work back, so
+// that what is predicted stays charged.
 TEST_F(GuardTest, EveryWayOfLaunchingPassesTheGate) {
   give(100, 30);
   Probe p = probe();
   for (const char* line : {"init", "ctx 0", "stream", "kernel 1"}) ASSERT_EQ(p.code(line), kOk) << line;
+  const auto charged_ns = [&] {
+    const std::string content = read_file(folder_.path("usage")).value();
+    int64_t clock = 0;
+    std::memcpy(&clock, content.data() + offsetof(heddle_guard_usage, devices[0].virtual_ns), sizeof(clock));
+    return clock;
+  };
+  ASSERT_EQ(p.code("call fake_hold_work"), 0);
   int ways = 0;
   for (const std::string& line : lines_of(read_file(GUARD_CLASSES).value())) {
     const std::string name = line.substr(0, line.find(' '));
     if (line != name + " launch hooked") continue;
+    const int64_t before = charged_ns();
     EXPECT_EQ(p.code("launch-as " + name), kOk) << name;
+    EXPECT_GT(charged_ns(), before) << name;
     ++ways;
     EXPECT_EQ(p.code("call fake_launches"), ways) << name;
     EXPECT_EQ(read_usage(folder_.path("usage"))->launches, ways) << name;
