@@ -6,6 +6,7 @@
 #include "base/key_text.h"
 #include "cli/planner.h"
 #include "cli/planning_parts.h"
+#include "controller/objects.h"
 #include "engine/gang_eviction.h"
 #include "engine/kind_quota.h"
 
@@ -179,7 +180,8 @@ controller::RunningTable Planner::running_table() {
       held.push_back({name, &*known->allocation, shared});
     }
     const auto work = work_of_.find(key);
-    if (!held.empty())
+    const bool plain = held.empty() && !pod.node_name.empty() && !pod.finished();
+    if (!held.empty() || (plain && !controller::comes_back_at_once(pod)))
       running.add(pod, units_.unit_of(key), work == work_of_.end() ? std::string() : work->second, held);
   }
   return running;

@@ -36,6 +36,23 @@ TEST(PlanTest, SaysWhoseEndOrHowManyNodesWouldHelp) {
                   "g1: an empty node like n1 would take it", "g1: would fit when ns/a-first (gpu-0 on n1) ends"));
 }
 
+// The cards are free; cpu is what is short. The DaemonSet's pod would be there again at once.
+TEST(PlanTest, WhatHasOnlyCpuIsNamedWhereCpuIsShort) {
+  const auto running = [](const std::string& name, int cpu, const std::string& meta) {
+    return "\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: " + name + ", namespace: web" + meta +
+           "}\nspec:\n  nodeName: n1\n  containers: [{name: main, resources: {limits: {cpu: \"" + std::to_string(cpu) +
+           "\"}}}]\nstatus: {phase: Running}";
+  };
+  const std::string fleet =
+      kFleet + running("db-0", 4, "") +
+      running("logs", 3, ", ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: logs, uid: u}]") +
+      pod_yaml("a", "nvidia.com/gpu: 1, cpu: 5");
+  EXPECT_THAT(pending(plan_of(fleet)),
+              ElementsAre(HasSubstr("a NodeFit: n1 has the devices free, but is short of cpu")));
+  EXPECT_THAT(what_would_help(plan_of(fleet)),
+              ElementsAre("a: an empty node like n1 would take it", "a: would fit when web/db-0 (on n1) ends"));
+}
+
 TEST(PlanTest, TranslatesPlacesAndExplains) {
   const Plan plan = plan_of(std::string(kFleet) + pod_yaml("a", "nvidia.com/gpu: 1") +
                             pod_yaml("b", "nvidia.com/gpu: 1, nvidia.com/gpumem: 4000, nvidia.com/gpucores: 30") +

@@ -206,4 +206,10 @@ kube::Request create_event(const model::Pod& pod, const EventText& text, std::st
                  "application/json");
 }
 
+bool comes_back_at_once(const model::Pod& pod) {
+  return std::any_of(pod.meta.owners.begin(), pod.meta.owners.end(), [](const model::OwnerReference& owner) {
+    return owner.kind == "DaemonSet" || owner.kind == "Node";
+  });
+}
+
 }  // namespace heddle::controller

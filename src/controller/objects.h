@@ -53,4 +53,7 @@ struct EventText {
 kube::Request create_event(const model::Pod& pod, const EventText& text, std::string_view component, Time now,
                            uint64_t unique);
 
+// Of a DaemonSet, or of the kubelet itself: its end makes no room.
+[[nodiscard]] bool comes_back_at_once(const model::Pod& pod);
+
 }  // namespace heddle::controller

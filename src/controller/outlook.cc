@@ -29,7 +29,7 @@ bool may_change(const Telling& telling) {
 
 }  // namespace
 
-// All that has devices, but for what waits.
+// All that has devices, or cpu and memory of a node, but for what waits.
 void Reconciler::Impl::refresh_running() {
   if (outlooks.running_version == placement_version()) return;
   outlooks.running_version = placement_version();
@@ -50,6 +50,17 @@ void Reconciler::Impl::refresh_running() {
     if (claims.empty()) continue;
     const std::string work = queued.queues ? work_id(record) : std::string();
     outlooks.running.add(record.pod, units.unit_of(key), work, claims);
+  }
+  for (const auto& [key, plain] : queued.plain) {
+    if (pods.contains(key)) continue;
+    model::Pod pod;
+    pod.meta.name = key;
+    pod.meta.uid = plain.uid;
+    pod.meta.created = plain.victim.started;
+    pod.meta.deleting = plain.victim.leaving;
+    pod.node_name = plain.victim.site;
+    pod.priority = plain.victim.priority;
+    outlooks.running.add(pod, units.unit_of(key), {}, {});
   }
 }
 

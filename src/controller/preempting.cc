@@ -30,12 +30,6 @@ std::string list(const std::vector<std::string>& names) {
   return fmt::format("{} and {} more", fmt::join(first, ", "), names.size() - kNamedVictims);
 }
 
-bool comes_back_at_once(const model::Pod& pod) {
-  return std::any_of(pod.meta.owners.begin(), pod.meta.owners.end(), [](const model::OwnerReference& owner) {
-    return owner.kind == "DaemonSet" || owner.kind == "Node";
-  });
-}
-
 }  // namespace
 
 // Pods without devices, which a unit of higher priority may push aside for their cpu and memory.

@@ -57,6 +57,28 @@ TEST_F(OutlookTest, OneThatIsEnoughAloneIsNamedWithWhatItHolds) {
   EXPECT_NE(cluster.node_of("waits"), "") << "as it was said";
 }
 
+TEST_F(OutlookTest, WhatHasOnlyCpuIsNamedWhereCpuIsShort) {
+  cluster.add_node("n1", 1, 81920, "4");
+  const auto put = [&](const std::string& name, const std::string& cpu, const Json& owners) {
+    cluster.api.put_pod(
+        {{"metadata", {{"name", name}, {"namespace", "default"}, {"ownerReferences", owners}}},
+         {"spec",
+          {{"nodeName", "n1"},
+           {"containers", Json::array({{{"name", "c"}, {"resources", {{"requests", {{"cpu", cpu}}}}}}})}}},
+         {"status", {{"phase", "Running"}}}});
+  };
+  put("web", "2", Json::array());
+  put("logs", "1500m", Json::array({{{"apiVersion", "apps/v1"}, {"kind", "DaemonSet"}, {"name", "l"}, {"uid", "u"}}}));
+  start();
+  const Json limits{{"nvidia.com/gpu", "1"}, {"cpu", "2"}};
+  cluster.create_pod("waits", limits);
+  cluster.run();
+  EXPECT_EQ(ends("waits"), "would start when default/web (on n1) ends");
+  cluster.delete_pod("web");
+  cluster.run();
+  EXPECT_EQ(cluster.node_of("waits"), "n1") << "as it was said";
+}
+
 TEST_F(OutlookTest, WhatDeclaresItsEndIsNamedBeforeWhatDoesNot) {
   for (const char* node : {"n1", "n2", "n3"}) cluster.add_node(node, 1);
   start();

@@ -49,6 +49,7 @@ void RunningTable::add(const model::Pod& pod, const Unit* unit, const std::strin
 std::string RunningTable::text_of(const Entry& entry) {
   const std::string where =
       entry.nodes.size() == 1 ? *entry.nodes.begin() : fmt::format("{} nodes", entry.nodes.size());
+  if (entry.devices == 0) return fmt::format("{} (on {})", entry.name, where);
   if (entry.devices == 1) return fmt::format("{} ({} on {})", entry.name, entry.device, where);
   return fmt::format("{} ({} devices on {})", entry.name, entry.devices, where);
 }
@@ -77,11 +78,23 @@ std::optional<RunningTable::Found> RunningTable::who_has_to_end(queueing::FitOra
     }
     return allowed(works);
   };
-  queueing::RemedySearch search{.running = {}, .allowed = is_allowed, .steps = limits.steps};
-  for (const auto& [rank, victim] : ranked) search.running.push_back(&victim);
+  // What has devices first: where these are short, what has none makes no difference, and there may be much of it.
+  std::vector<const queueing::Victim*> enough;
+  for (const bool with_plain : {false, true}) {
+    queueing::RemedySearch search{.running = {}, .allowed = is_allowed, .steps = limits.steps};
+    size_t plain = 0;
+    for (const auto& [rank, victim] : ranked) {
+      const bool is_plain = units_.at(victim.id).devices == 0;
+      plain += is_plain ? 1 : 0;
+      if (with_plain || !is_plain) search.running.push_back(&victim);
+    }
+    if (with_plain && plain == 0) break;
+    enough = queueing::who_has_to_end(oracle, search);
+    if (!enough.empty()) break;
+  }
   Found found;
   std::vector<std::string> names;
-  for (const queueing::Victim* victim : queueing::who_has_to_end(oracle, search)) {
+  for (const queueing::Victim* victim : enough) {
     found.units.push_back(victim->id);
     names.push_back(text_of(units_.at(victim->id)));
   }
