@@ -117,8 +117,7 @@ Result<int> explain_in_cluster(const ExplainArgs& args, const Context& context) 
   HEDDLE_TRY(const auto client, kube::Client::create(config, {}, clock, log));
   auto found = get(*client, fmt::format("/api/v1/namespaces/{}/pods/{}", name_space, args.what));
   if (!found && found.error().code == Code::kNotFound) {
-    (void)report(Error{Code::kNotFound, fmt::format("there is no pod {} in namespace {}", args.what, name_space), {}});
-    return kNo;
+    return fail(Code::kNotFound, fmt::format("there is no pod {} in namespace {}", args.what, name_space));
   }
   HEDDLE_TRY(const auto pod, std::move(found));
   if (args.output == Output::kJson) {
