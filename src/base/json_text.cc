@@ -7,6 +7,7 @@
 #include "base/text.h"
 
 namespace heddle {
+
 void append_json_string(std::string& json, std::string_view text) {
   json.push_back('"');
   while (!text.empty()) {

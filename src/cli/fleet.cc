@@ -22,10 +22,6 @@ std::string text_at(const Json& object, const char* pointer) {
   return object.contains(path) && object.at(path).is_string() ? object.at(path).get<std::string>() : std::string();
 }
 
-std::string dump(const Json& value) {
-  return dump_json(value);
-}
-
 // "Pod default/a", "Node n1".
 std::string label_of(const Json& object) {
   const std::string name = text_at(object, "/metadata/name");
@@ -154,7 +150,7 @@ class Reader {
   template <typename Parse>
   static auto parsed(const Json& object, const Json& part, const std::string& prefix, Parse parse)
       -> decltype(parse(std::string_view())) {
-    auto value = parse(dump(part));
+    auto value = parse(dump_json(part));
     if (!value) {
       const Error error = value.error();
       const std::string field = prefix + error.field;
@@ -200,7 +196,7 @@ class Reader {
     const bool waits = pod.node_name.empty() && !pod.finished();
     const Json::json_pointer priority("/spec/priority");
     if (waits && !pod.priority_class.empty() && !object.contains(priority)) without_priority_.insert(key);
-    fleet_.pods.insert_or_assign(key, FleetPod{std::move(pod), waits ? dump(object) : std::string()});
+    fleet_.pods.insert_or_assign(key, FleetPod{std::move(pod), waits ? dump_json(object) : std::string()});
     return {};
   }
 

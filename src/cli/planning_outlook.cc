@@ -81,14 +81,7 @@ bool Planner::plan_eviction(const PlannedWork& work) {
   auto room = engine::GangRoomWithout::make(ledger_.state(), topologies_.levels(), gang.request, holdings_);
   if (!room) return false;
   auto answer = preemptions_->plan(work.id, now_, **room);
-  if (!answer.eviction) return false;
-  std::vector<queueing::Victim> victims(answer.eviction->victims.size());
-  std::vector<const queueing::Victim*> gone;
-  for (size_t i = 0; i < victims.size(); ++i) {
-    victims[i].id = answer.eviction->victims[i];
-    gone.push_back(&victims[i]);
-  }
-  if (!(*room)->fits({}, gone)) return false;
+  if (!answer.eviction || !(*room)->fits_without(answer.eviction->victims)) return false;
   would_evict(work, std::move(*answer.eviction), (*room)->sites());
   return true;
 }
@@ -106,6 +99,7 @@ void Planner::would_evict(const PlannedWork& work, queueing::Eviction eviction, 
   preemptions_->begin(eviction, now_);
   held_nodes_.insert(sites.begin(), sites.end());
   std::vector<std::string> names;
+  names.reserve(eviction.victims.size());
   for (const std::string& victim : eviction.victims) names.push_back(work_name(victim));
   const engine::Reason reason{kEvicting,
                               fmt::format("would start after evicting {}, on node{} {}", fmt::join(names, ", "),

@@ -207,14 +207,7 @@ bool Reconciler::Impl::plan_gang_eviction(const Unit& unit, const Work& work) {
   auto room = engine::GangRoomWithout::make(ledger.state(), options.topology, ask->request, queued.holdings);
   if (!room) return false;
   auto answer = queued.preemptions->plan(work.id, clock.now(), **room, refused_victims(work));
-  if (!answer.eviction) return false;
-  std::vector<queueing::Victim> victims(answer.eviction->victims.size());
-  std::vector<const queueing::Victim*> gone;
-  for (size_t i = 0; i < victims.size(); ++i) {
-    victims[i].id = answer.eviction->victims[i];
-    gone.push_back(&victims[i]);
-  }
-  if (!(*room)->fits({}, gone)) return false;
+  if (!answer.eviction || !(*room)->fits_without(answer.eviction->victims)) return false;
   begin_eviction(work, std::move(*answer.eviction), (*room)->sites());
   return true;
 }

@@ -64,6 +64,14 @@ placement::Torus BoxMap::usable(const NamedTorus& torus, const NodeDevices& avai
   return out;
 }
 
+std::map<std::string, int64_t> BoxMap::by_domain(const NodeDevices& available) const {
+  std::map<std::string, int64_t> out;
+  for (const auto& [node, devices] : available) {
+    if (const auto domain = domain_of_.find(node); domain != domain_of_.end()) out[domain->second] += devices;
+  }
+  return out;
+}
+
 int64_t BoxMap::count(const NodeDevices& available) const {
   int64_t boxes = 0;
   if (slices_) {
@@ -74,11 +82,7 @@ int64_t BoxMap::count(const NodeDevices& available) const {
     }
     return boxes;
   }
-  NodeDevices in_domain;
-  for (const auto& [node, devices] : available) {
-    if (const auto domain = domain_of_.find(node); domain != domain_of_.end()) in_domain[domain->second] += devices;
-  }
-  for (const auto& [domain, devices] : in_domain) boxes += devices / box_devices_;
+  for (const auto& [domain, devices] : by_domain(available)) boxes += devices / box_devices_;
   return boxes;
 }
 
@@ -98,10 +102,7 @@ NodeDevices BoxMap::lost(const NodeDevices& available, int64_t devices) const {
     }
     return out;
   }
-  NodeDevices in_domain;
-  for (const auto& [node, amount] : available) {
-    if (const auto domain = domain_of_.find(node); domain != domain_of_.end()) in_domain[domain->second] += amount;
-  }
+  const std::map<std::string, int64_t> in_domain = by_domain(available);
   for (const auto& [node, amount] : available) {
     const auto domain = domain_of_.find(node);
     if (domain == domain_of_.end()) continue;

@@ -41,6 +41,7 @@ class BoxMap {
   [[nodiscard]] std::string text(int64_t boxes) const;
 
  private:
+  [[nodiscard]] std::map<std::string, int64_t> by_domain(const NodeDevices& available) const;
   [[nodiscard]] placement::Torus usable(const NamedTorus& torus, const NodeDevices& available) const;
 
   int64_t box_devices_ = 1;

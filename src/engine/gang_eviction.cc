@@ -51,6 +51,16 @@ bool GangRoomWithout::fits(const std::string& /*site*/, const std::vector<const 
   return true;
 }
 
+bool GangRoomWithout::fits_without(const std::vector<std::string>& gone) {
+  std::vector<queueing::Victim> victims(gone.size());
+  std::vector<const queueing::Victim*> named;
+  for (size_t i = 0; i < victims.size(); ++i) {
+    victims[i].id = gone[i];
+    named.push_back(&victims[i]);
+  }
+  return fits({}, named);
+}
+
 const std::set<std::string>& GangRoomWithout::sites() const {
   return inside_->sites;
 }

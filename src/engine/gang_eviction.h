@@ -26,6 +26,8 @@ class GangRoomWithout final : public queueing::FitOracle {
   [[nodiscard]] bool single_site() const override { return false; }
   // site is not looked at. A search that is given up counts as no room.
   [[nodiscard]] bool fits(const std::string& site, const std::vector<const queueing::Victim*>& gone) override;
+  // The same, of work by its names. A plan of evictions is asked so once more, and sites() is what it makes room on.
+  [[nodiscard]] bool fits_without(const std::vector<std::string>& gone);
   // The nodes that its members take, as the last fits() had it.
   [[nodiscard]] const std::set<std::string>& sites() const;
 

@@ -171,7 +171,7 @@ std::string request_json(const JobRequest& request) {
 }
 
 Result<JobRequest> parse_request(std::string_view json) {
-  const auto object = parse_ordered_json(json);
+  const auto object = parse_json(json);
   if (!object.is_object()) return fail(Code::kInvalidArgument, "the request is not a JSON object");
   JobRequest request;
   HEDDLE_TRY(request.name, text(object, "name"));

@@ -8,11 +8,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Names and commands may hold any bytes; what is not UTF-8 is shown as a replacement character.
-std::string dump(const Json& json) {
-  return dump_json(json);
-}
-
 Json time_json(const std::optional<Time>& time) {
   return time ? Json(format_rfc3339(*time)) : Json(nullptr);
 }
@@ -86,7 +81,7 @@ Json card_view(const CardView& view, Origin origin) {
 }  // namespace
 
 std::string job_view_json(const JobView& job) {
-  return dump(job_view(job));
+  return dump_json(job_view(job));
 }
 
 std::string view_json(const View& view) {
@@ -112,7 +107,7 @@ std::string view_json(const View& view) {
   out["trouble"] = view.trouble;
   out["ended"] = Json::array();
   for (const auto& job : view.ended) out["ended"].push_back(job_json(job));
-  return dump(out);
+  return dump_json(out);
 }
 
 }  // namespace heddle::standalone

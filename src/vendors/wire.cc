@@ -108,21 +108,16 @@ LibraryState state_of(const json& in) {
   return static_cast<LibraryState>(value);
 }
 
-// A driver may put any byte into a product name; what is not UTF-8 is replaced rather than thrown at.
-std::string dump(const json& value) {
-  return dump_json(value);
-}
-
 }  // namespace
 
 std::string inventory_json(const Inventory& inventory) {
   json cards = json::array();
   for (const Card& card : inventory.cards) cards.push_back(to_json(card));
-  return dump({{"state", static_cast<int>(inventory.state)},
-               {"detail", inventory.detail},
-               {"libraryPath", inventory.library_path},
-               {"cards", std::move(cards)},
-               {"skipped", inventory.skipped}});
+  return dump_json(json{{"state", static_cast<int>(inventory.state)},
+                        {"detail", inventory.detail},
+                        {"libraryPath", inventory.library_path},
+                        {"cards", std::move(cards)},
+                        {"skipped", inventory.skipped}});
 }
 
 std::string status_json(const StatusReport& report) {
@@ -132,10 +127,10 @@ std::string status_json(const StatusReport& report) {
   for (const HealthEvent& event : report.events) {
     events.push_back({{"uuid", event.uuid}, {"message", event.message}, {"needsReset", event.needs_reset}});
   }
-  return dump({{"state", static_cast<int>(report.state)},
-               {"detail", report.detail},
-               {"cards", std::move(cards)},
-               {"events", std::move(events)}});
+  return dump_json(json{{"state", static_cast<int>(report.state)},
+                        {"detail", report.detail},
+                        {"cards", std::move(cards)},
+                        {"events", std::move(events)}});
 }
 
 std::string times_json(const TimesReport& report) {
@@ -147,7 +142,7 @@ std::string times_json(const TimesReport& report) {
     }
     cards.push_back({{"uuid", card.uuid}, {"processes", std::move(processes)}});
   }
-  return dump({{"cards", std::move(cards)}});
+  return dump_json(json{{"cards", std::move(cards)}});
 }
 
 Result<Inventory> parse_inventory(std::string_view text) {

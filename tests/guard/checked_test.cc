@@ -27,7 +27,6 @@ class CheckedTest : public testing::Test {
     EXPECT_EQ(answer.at(0), kOk) << line;
     return answer.size() > 1 ? answer[1] : 0;
   }
-  static std::string text(int64_t number) { return std::to_string(static_cast<uint64_t>(number)); }
 
   Folder folder_;
   Machine machine_;

@@ -20,6 +20,11 @@ inline constexpr int kOk = 0;
 inline constexpr int kOutOfMemory = 2;
 inline constexpr int kNotSupported = 801;
 
+// A number of an answer as a later line says it again: handles have 64 bits without a sign.
+inline std::string text(int64_t number) {
+  return std::to_string(static_cast<uint64_t>(number));
+}
+
 // A fresh folder, removed at the end.
 class Folder {
  public:

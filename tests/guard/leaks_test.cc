@@ -18,10 +18,6 @@ namespace {
 
 constexpr int64_t kContext = 300 * kMiB;
 
-std::string text(int64_t number) {
-  return std::to_string(static_cast<uint64_t>(number));
-}
-
 class LeaksTest : public testing::Test {
  protected:
   LeaksTest() : machine_(folder_, {1, 8192, 300, 64}) {}

@@ -15,10 +15,6 @@ namespace {
 
 constexpr int64_t kContext = 300 * kMiB;
 
-std::string text(int64_t number) {
-  return std::to_string(static_cast<uint64_t>(number));
-}
-
 class LimitsTest : public testing::Test {
  protected:
   LimitsTest() : machine_(folder_, {2, 8192, 300, 64}) {}

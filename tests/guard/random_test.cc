@@ -16,10 +16,6 @@ constexpr int64_t kLimit = 2000 * kMiB;
 constexpr int64_t kBlock = 2 * kMiB;
 constexpr int64_t kNoContext = 201;
 
-std::string text(int64_t number) {
-  return std::to_string(static_cast<uint64_t>(number));
-}
-
 int64_t setting(const char* name, int64_t otherwise) {
   const char* value = std::getenv(name);
   return value != nullptr ? std::atoll(value) : otherwise;

@@ -7,34 +7,6 @@
 
 namespace heddle::guard {
 
-// Makes the context of a stream the current one for as long as it lives. The default streams are those of the current
-// context already. Cost: one query of the driver.
-class StreamContext {
- public:
-  explicit StreamContext(CUstream stream) {
-    if (stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return;
-    CUcontext its = nullptr;
-    CUcontext current = nullptr;
-    const CudaFunctions& driver = cuda();
-    if (driver.cuStreamGetCtx == nullptr || driver.cuCtxGetCurrent == nullptr ||
-        driver.cuCtxPushCurrent_v2 == nullptr || driver.cuCtxPopCurrent_v2 == nullptr) {
-      return;
-    }
-    if (driver.cuStreamGetCtx(stream, &its) != CUDA_SUCCESS || its == nullptr) return;
-    if (driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS || its == current) return;
-    pushed_ = driver.cuCtxPushCurrent_v2(its) == CUDA_SUCCESS;
-  }
-  ~StreamContext() {
-    CUcontext popped = nullptr;
-    if (pushed_) cuda().cuCtxPopCurrent_v2(&popped);
-  }
-  StreamContext(const StreamContext&) = delete;
-  StreamContext& operator=(const StreamContext&) = delete;
-
- private:
-  bool pushed_ = false;
-};
-
 // Makes a context the current one for as long as it lives.
 class InContext {
  public:
@@ -57,6 +29,24 @@ class InContext {
 
  private:
   bool pushed_ = false;
+};
+
+// Makes the context of a stream the current one for as long as it lives. The default streams are those of the current
+// context already. Cost: one query of the driver.
+class StreamContext {
+ public:
+  explicit StreamContext(CUstream stream) : in_(context_of(stream)) {}
+
+ private:
+  // Null: the current one will do, or the driver does not say.
+  static CUcontext context_of(CUstream stream) {
+    if (stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return nullptr;
+    const auto query = cuda().cuStreamGetCtx;
+    CUcontext context = nullptr;
+    return query != nullptr && query(stream, &context) == CUDA_SUCCESS ? context : nullptr;
+  }
+
+  InContext in_;
 };
 
 // Around a wait of the program for the device: of a stream, or without one of the current context.

@@ -8,9 +8,7 @@ namespace {
 
 // After a query that found it through.
 CUresult after_query(const Entry& entry, CUresult result) {
-  if (result != CUDA_SUCCESS || entry.nested() || !config().any_compute_limit) return result;
-  before_wait();
-  after_wait();
+  if (result == CUDA_SUCCESS) const DeviceWait over(entry, nullptr);
   return result;
 }
 
