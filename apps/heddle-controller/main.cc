@@ -25,11 +25,6 @@ struct Flags {
   controller::ControllerOptions controller;
 };
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 void declare(CLI::App& app, Flags& flags) {
   controller::ControllerOptions& c = flags.controller;
   app.set_version_flag("--version", "heddle-controller " HEDDLE_VERSION);
@@ -107,7 +102,7 @@ int run(Flags flags) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before any thread: they all inherit it
   signal(SIGPIPE, SIG_IGN);
 
-  auto config = kube::default_config(flags.kubeconfig.empty() ? environment("KUBECONFIG") : flags.kubeconfig);
+  auto config = kube::default_config(flags.kubeconfig);
   if (!config) return report(config.error());
   kube::Client::Limits limits{flags.qps, flags.burst, flags.controller.limits.in_flight + 32};
   auto client = kube::Client::create(std::move(*config), limits, clock, log);

@@ -24,6 +24,12 @@ CLI::Validator one_of(const std::vector<std::string>& allowed) {
   return {check, ""};
 }
 
+void add_cluster(CLI::App& verb, ClusterFlags& target) {
+  verb.add_option("--kubeconfig", target.kubeconfig,
+                  "How to reach the cluster (default: $KUBECONFIG, else ~/.kube/config)");
+  verb.add_option("--context", target.context, "A context of the kubeconfig (default: its current one)");
+}
+
 void add_state_dir(CLI::App& verb, std::string& target) {
   verb.add_option("--state-dir", target,
                   "Where this Heddle keeps its state (default: $HEDDLE_STATE_DIR, else /var/lib/heddle for root and "
@@ -132,8 +138,7 @@ CLI::App* add_explain(CLI::App& app, Raw& raw) {
       ->required();
   verb->add_option("-n,--namespace", raw.explain.name_space,
                    "Namespace of the pod; makes it a question to the cluster");
-  verb->add_option("--kubeconfig", raw.explain.kubeconfig,
-                   "How to reach the cluster (default: $KUBECONFIG, else ~/.kube/config)");
+  add_cluster(*verb, raw.explain.access);
   verb->add_flag("--cluster", raw.explain.cluster, "Ask the cluster, in the namespace of the kubeconfig's context");
   verb->add_option("-o,--output", raw.output, "table or json")->check(one_of({"table", "json"}));
   add_state_dir(*verb, raw.explain.state_dir);
@@ -145,8 +150,7 @@ CLI::App* add_queue(CLI::App& app, Raw& raw) {
   auto* verb =
       app.add_subcommand("queue", "Show a cluster's queues: what they have, use and are guaranteed, and what waits");
   verb->add_option("queue", raw.queue.name, "One queue, with what waits in it and below it (default: the whole tree)");
-  verb->add_option("--kubeconfig", raw.queue.kubeconfig,
-                   "How to reach the cluster (default: $KUBECONFIG, else ~/.kube/config)");
+  add_cluster(*verb, raw.queue.access);
   verb->add_option("-o,--output", raw.output, "table or json")->check(one_of({"table", "json"}));
   verb->footer("Examples:\n  heddle queue\n  heddle queue research");
   return verb;
@@ -172,8 +176,7 @@ CLI::App* add_uninstall(CLI::App& app, Raw& raw) {
   auto* verb = app.add_subcommand("uninstall", "Free a cluster of everything that only Heddle would clear");
   verb->add_flag("--plan", raw.uninstall.plan, "Only list what would be cleared: webhooks, gates, claims, slices");
   verb->add_flag("--yes", raw.uninstall.yes, "Clear it");
-  verb->add_option("--kubeconfig", raw.uninstall.kubeconfig,
-                   "How to reach the cluster (default: $KUBECONFIG, else ~/.kube/config)");
+  add_cluster(*verb, raw.uninstall.access);
   verb->footer(
       "Example:\n  heddle uninstall --plan\n  heddle uninstall --yes && helm uninstall heddle --namespace "
       "heddle-system");

@@ -35,18 +35,24 @@ struct PsArgs {
   bool watch = false;
 };
 
+// Which cluster: the files and the context of kubectl.
+struct ClusterFlags {
+  std::string kubeconfig;
+  std::string context;  // empty: the current one
+};
+
 struct ExplainArgs {
   std::string state_dir;
   std::string what;  // a job, or a pod
   std::string name_space;
-  std::string kubeconfig;
+  ClusterFlags access;
   bool cluster = false;  // one of the cluster's flags was given
   Output output = Output::kTable;
 };
 
 struct QueueArgs {
   std::string name;  // empty: all queues
-  std::string kubeconfig;
+  ClusterFlags access;
   Output output = Output::kTable;
 };
 
@@ -61,7 +67,7 @@ struct DownArgs {
 };
 
 struct UninstallArgs {
-  std::string kubeconfig;
+  ClusterFlags access;
   bool plan = false;
   bool yes = false;
 };

@@ -22,16 +22,17 @@ int report_error(const Error& error) {
 
 namespace {
 
-std::string users_kubeconfig(const Context& context) {
-  if (!context.kubeconfig.empty()) return context.kubeconfig;
+// ~/.kube/config where nothing else is named; empty where it is not there either.
+std::string own_kubeconfig(const Context& context) {
   const std::string path = context.surroundings.home + "/.kube/config";
   return file_exists(path) ? path : std::string();
 }
 
 }  // namespace
 
-Result<kube::Config> cluster_config(const std::string& flag, const Context& context) {
-  auto config = kube::default_config(flag.empty() ? users_kubeconfig(context) : flag);
+Result<kube::Config> cluster_config(const ClusterFlags& flags, const Context& context) {
+  const bool named = !flags.kubeconfig.empty() || !context.kubeconfig.empty();
+  auto config = kube::default_config(named ? flags.kubeconfig : own_kubeconfig(context), flags.context);
   if (!config && config.error().field == "KUBERNETES_SERVICE_HOST") {
     return fail(Code::kNotFound, "there is no kubeconfig, and this is no pod of a cluster: name the file of one",
                 "--kubeconfig");
@@ -40,7 +41,7 @@ Result<kube::Config> cluster_config(const std::string& flag, const Context& cont
 }
 
 bool knows_cluster(const Context& context) {
-  return !users_kubeconfig(context).empty();
+  return !context.kubeconfig.empty() || !own_kubeconfig(context).empty();
 }
 
 int report_one_line(const Error& error) {

@@ -7,7 +7,8 @@
 namespace heddle::cli {
 
 int explain(const ExplainArgs& args, const Context& context) {
-  if (args.cluster || !args.name_space.empty() || !args.kubeconfig.empty()) return explain_pod(args, context);
+  if (args.cluster || !args.name_space.empty() || !args.access.kubeconfig.empty() || !args.access.context.empty())
+    return explain_pod(args, context);
   const auto socket = find_socket(args.state_dir, context);
   if (!socket) return report(socket.error());
   const auto job = standalone::Client(*socket).job_json(args.what);

@@ -112,7 +112,7 @@ Result<std::string> events_text(kube::Client& client, const Json& pod, const std
 Result<int> explain_in_cluster(const ExplainArgs& args, const Context& context) {
   const SystemClock clock;
   const Logger log("heddle", LogLevel::kError, clock);
-  HEDDLE_TRY(const auto config, cluster_config(args.kubeconfig, context));
+  HEDDLE_TRY(const auto config, cluster_config(args.access, context));
   const std::string name_space = args.name_space.empty() ? config.name_space : args.name_space;
   HEDDLE_TRY(const auto client, kube::Client::create(config, {}, clock, log));
   auto found = get(*client, fmt::format("/api/v1/namespaces/{}/pods/{}", name_space, args.what));

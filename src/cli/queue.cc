@@ -20,7 +20,7 @@ Result<std::string> get(kube::Client& client, std::string path) {
 Result<int> show(const QueueArgs& args, const Context& context) {
   const SystemClock clock;
   const Logger log("heddle", LogLevel::kError, clock);
-  HEDDLE_TRY(const auto config, cluster_config(args.kubeconfig, context));
+  HEDDLE_TRY(const auto config, cluster_config(args.access, context));
   HEDDLE_TRY(const auto client, kube::Client::create(config, {}, clock, log));
   HEDDLE_TRY(const std::string queues, get(*client, kube::collection_path(kube::kAcceleratorQueues)));
   HEDDLE_TRY(const std::string pods,

@@ -15,7 +15,7 @@ namespace {
 Result<int> uninstall_from_cluster(const UninstallArgs& args, const Context& context) {
   const SystemClock clock;
   const Logger log("heddle", LogLevel::kError, clock);
-  HEDDLE_TRY(const auto config, cluster_config(args.kubeconfig, context));
+  HEDDLE_TRY(const auto config, cluster_config(args.access, context));
   HEDDLE_TRY(const auto client, kube::Client::create(config, {}, clock, log));
   HEDDLE_TRY(const auto objects, controller::read_cluster(*client));
   const auto plan = controller::plan_uninstall(objects);

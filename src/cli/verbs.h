@@ -48,7 +48,7 @@ int report(const Error& error);
 // The same for verbs that were called rightly: always kError.
 int report_error(const Error& error);
 // How to reach the cluster: the flag, KUBECONFIG, ~/.kube/config, or from inside a pod.
-Result<kube::Config> cluster_config(const std::string& flag, const Context& context);
+Result<kube::Config> cluster_config(const ClusterFlags& flags, const Context& context);
 // True when one of these is there.
 bool knows_cluster(const Context& context);
 // The same with every line break made visible, for verbs whose errors are one line and always kError.

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/base64.h"
 #include "base/json.h"
 #include "base/json_read.h"
 #include "base/text.h"
 #include "codec/admission.h"
 #include "codec/codec.h"
-#include "controller/base64.h"
 #include "controller/gangs.h"
 #include "dialects/container.h"
 #include "dialects/translate.h"

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/base64.h"
 #include "base/json.h"
 #include "base/json_read.h"
-#include "controller/base64.h"
 #include "kube/certificates.h"
 #include "kube/paths.h"
 

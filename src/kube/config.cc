@@ -2,11 +2,13 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
 
+#include "base/base64.h"
 #include "base/file.h"
 #include "base/yaml.h"
 
@@ -19,40 +21,11 @@ tl::unexpected<Error> bad(std::string message, std::string field) {
   return fail(Code::kInvalidArgument, std::move(message), std::move(field));
 }
 
-Result<std::string> decode_base64(std::string_view text, const std::string& field) {
-  std::string out;
-  uint32_t bits = 0;
-  int count = 0;
-  size_t padding = 0;
-  for (const char c : text) {
-    uint32_t value = 0;
-    if (c >= 'A' && c <= 'Z') {
-      value = static_cast<uint32_t>(c - 'A');
-    } else if (c >= 'a' && c <= 'z') {
-      value = static_cast<uint32_t>(c - 'a') + 26;
-    } else if (c >= '0' && c <= '9') {
-      value = static_cast<uint32_t>(c - '0') + 52;
-    } else if (c == '+') {
-      value = 62;
-    } else if (c == '/') {
-      value = 63;
-    } else if (c == '=') {
-      ++padding;
-      continue;
-    } else if (c == '\n' || c == '\r' || c == ' ') {
-      continue;
-    } else {
-      return bad("not base64", field);
-    }
-    if (padding > 0) return bad("not base64: text after its padding", field);
-    bits = (bits << 6) | value;
-    count += 6;
-    if (count < 8) continue;
-    count -= 8;
-    out += static_cast<char>((bits >> count) & 0xff);
-  }
-  if (padding > 2 || count >= 6) return bad("not base64: cut short", field);
-  return out;
+Result<std::string> decode_base64(std::string text, const std::string& field) {
+  std::erase_if(text, [](char c) { return c == '\n' || c == '\r' || c == ' '; });
+  auto bytes = base64_decode(text);
+  if (!bytes) return bad("not base64", field);
+  return *std::move(bytes);
 }
 
 // A node with its path, for messages.
@@ -71,20 +44,48 @@ struct Field {
   }
 };
 
+// One file of those that are read as one.
+struct Document {
+  std::string path;
+  YAML::Node root;
+  std::string prefix;  // of its fields in messages: which file, where there are several
+};
+
+// An object of a document.
+struct Found {
+  Field field;
+  const Document* document = nullptr;
+};
+
 // clusters, users and contexts are lists of {name: ..., <kind>: {...}}.
-Result<Field> find_named(const YAML::Node& root, const char* list, const char* kind, const std::string& name) {
-  const YAML::Node entries = root[list];
-  if (entries.IsDefined() && !entries.IsNull() && !entries.IsSequence()) return bad("must be a list", list);
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const Field entry{entries[i], std::string(list) + "[" + std::to_string(i) + "]"};
-    HEDDLE_TRY(const std::string entry_name, entry.child("name").text());
-    if (entry_name != name) continue;
-    Field found = entry.child(kind);
-    if (found.present() && !found.node.IsMap()) return bad("must be an object", found.path);
-    if (!found.present()) found.node = YAML::Node(YAML::NodeType::Map);
-    return found;
+Result<Found> find_named(const std::vector<Document>& documents, const char* list, const char* kind,
+                         const std::string& name) {
+  for (const Document& document : documents) {
+    const std::string path = document.prefix + list;
+    const YAML::Node entries = document.root[list];
+    if (!entries.IsDefined() || entries.IsNull()) continue;
+    if (!entries.IsSequence()) return bad("must be a list", path);
+    for (size_t i = 0; i < entries.size(); ++i) {
+      const Field entry{entries[i], path + "[" + std::to_string(i) + "]"};
+      HEDDLE_TRY(const std::string entry_name, entry.child("name").text());
+      if (entry_name != name) continue;
+      Field found = entry.child(kind);
+      if (found.present() && !found.node.IsMap()) return bad("must be an object", found.path);
+      if (!found.present()) found.node = YAML::Node(YAML::NodeType::Map);
+      return Found{std::move(found), &document};
+    }
   }
   return bad("no entry is named \"" + name + "\"", list);
+}
+
+std::vector<std::string> split_paths(const std::string& list) {
+  std::vector<std::string> out;
+  for (size_t from = 0; from <= list.size();) {
+    const size_t to = std::min(list.find(':', from), list.size());
+    if (to > from) out.push_back(list.substr(from, to - from));
+    from = to + 1;
+  }
+  return out;
 }
 
 // Paths in a kubeconfig are relative to the file.
@@ -136,17 +137,68 @@ Result<void> read_cluster(const Field& cluster, const std::string& kubeconfig, C
   return {};
 }
 
+Result<Interactive> read_interactive(const Field& exec, bool required) {
+  const Field field = exec.child("interactiveMode");
+  HEDDLE_TRY(const std::string mode, field.text());
+  if (mode == "Never") return Interactive::kNever;
+  if (mode == "Always") return Interactive::kAlways;
+  if (mode == "IfAvailable" || (mode.empty() && !required)) return Interactive::kIfAvailable;
+  return bad("must be Never, IfAvailable or Always, is \"" + mode + "\"", field.path);
+}
+
+// args: a list of texts; env: a list of {name, value}.
+Result<void> read_plugin_lists(const Field& exec, CredentialPlugin& plugin) {
+  const Field args = exec.child("args");
+  const Field env = exec.child("env");
+  if (args.present() && !args.node.IsSequence()) return bad("must be a list", args.path);
+  if (env.present() && !env.node.IsSequence()) return bad("must be a list", env.path);
+  for (size_t i = 0; args.present() && i < args.node.size(); ++i) {
+    HEDDLE_TRY(std::string text, (Field{args.node[i], args.path + "[" + std::to_string(i) + "]"}.text()));
+    plugin.arguments.push_back(std::move(text));
+  }
+  for (size_t i = 0; env.present() && i < env.node.size(); ++i) {
+    const Field entry{env.node[i], env.path + "[" + std::to_string(i) + "]"};
+    HEDDLE_TRY(std::string name, entry.child("name").text());
+    HEDDLE_TRY(std::string value, entry.child("value").text());
+    if (name.empty() || name.find('=') != std::string::npos) {
+      return bad("must be the name of a variable, is \"" + name + "\"", entry.path + ".name");
+    }
+    plugin.environment.emplace_back(std::move(name), std::move(value));
+  }
+  return {};
+}
+
+Result<CredentialPlugin> read_plugin(const Field& exec, const std::string& kubeconfig) {
+  constexpr std::string_view kV1 = "client.authentication.k8s.io/v1";
+  CredentialPlugin plugin;
+  plugin.field = exec.path;
+  HEDDLE_TRY(plugin.api_version, exec.child("apiVersion").text());
+  if (plugin.api_version != kV1 && plugin.api_version != std::string(kV1) + "beta1") {
+    return bad("must be " + std::string(kV1) + " or " + std::string(kV1) + "beta1, is \"" + plugin.api_version +
+                   "\": let the tool that wrote this kubeconfig write it again",
+               exec.path + ".apiVersion");
+  }
+  HEDDLE_TRY(plugin.command, exec.child("command").text());
+  if (plugin.command.empty()) return bad("is not set", exec.path + ".command");
+  if (plugin.command.find('/') != std::string::npos) plugin.command = beside(kubeconfig, plugin.command);
+  HEDDLE_CHECK_OK(read_plugin_lists(exec, plugin));
+  HEDDLE_TRY(plugin.install_hint, exec.child("installHint").text());
+  HEDDLE_TRY(const std::string info, exec.child("provideClusterInfo").text());
+  if (!info.empty() && info != "true" && info != "false") {
+    return bad("must be true or false", exec.path + ".provideClusterInfo");
+  }
+  plugin.provide_cluster_info = info == "true";
+  HEDDLE_TRY(plugin.interactive, read_interactive(exec, plugin.api_version == kV1));
+  return plugin;
+}
+
 Result<void> read_user(const Field& user, const std::string& kubeconfig, Config& config) {
   struct Refused {
     const char* name;
     const char* instead;
   };
   constexpr std::array kRefused = {
-      Refused{
-          "exec",
-          "credential plugins (of EKS, GKE, AKS and others) are not supported yet: write a kubeconfig with a token, "
-          "such as `kubectl create token` makes, a token file or a client certificate"},
-      Refused{"auth-provider", "auth providers are not supported: use a token, a token file or a client certificate"},
+      Refused{"auth-provider", "auth providers are not supported: use exec, a token or a client certificate"},
       Refused{"username", "basic authentication is not supported: use a token or a client certificate"},
       Refused{"password", "basic authentication is not supported: use a token or a client certificate"},
       Refused{"as", "impersonation is not supported"},
@@ -169,45 +221,78 @@ Result<void> read_user(const Field& user, const std::string& kubeconfig, Config&
   config.client_cert_data = std::move(cert.data);
   config.client_key_file = std::move(key.file);
   config.client_key_data = std::move(key.data);
+  const Field exec = user.child("exec");
+  if (exec.present() && config.token.empty() && config.token_file.empty()) {
+    HEDDLE_TRY(config.plugin, read_plugin(exec, kubeconfig));
+  }
   return {};
 }
 
-Result<Config> read_kubeconfig(const YAML::Node& root, const std::string& path, const std::string& wanted) {
-  if (!root.IsMap()) return bad("is not a kubeconfig: it has no fields", path);
+Result<std::string> current_context(const std::vector<Document>& documents) {
+  for (const Document& document : documents) {
+    HEDDLE_TRY(std::string name, (Field{document.root["current-context"], document.prefix + "current-context"}.text()));
+    if (!name.empty()) return name;
+  }
+  return bad("is not set, and no context was named", "current-context");
+}
+
+Result<Config> read_kubeconfig(const std::vector<Document>& documents, const std::string& wanted) {
   std::string context_name = wanted;
   if (context_name.empty()) {
-    HEDDLE_TRY(context_name, (Field{root["current-context"], "current-context"}.text()));
-    if (context_name.empty()) return bad("is not set, and no context was named", "current-context");
+    HEDDLE_TRY(context_name, current_context(documents));
   }
-  HEDDLE_TRY(const Field context, find_named(root, "contexts", "context", context_name));
-  HEDDLE_TRY(const std::string cluster_name, context.child("cluster").text());
-  if (cluster_name.empty()) return bad("is not set", context.path + ".cluster");
-  HEDDLE_TRY(const std::string user_name, context.child("user").text());
+  HEDDLE_TRY(const Found context, find_named(documents, "contexts", "context", context_name));
+  HEDDLE_TRY(const std::string cluster_name, context.field.child("cluster").text());
+  if (cluster_name.empty()) return bad("is not set", context.field.path + ".cluster");
+  HEDDLE_TRY(const std::string user_name, context.field.child("user").text());
   Config config;
-  HEDDLE_TRY(const std::string name_space, context.child("namespace").text());
+  HEDDLE_TRY(const std::string name_space, context.field.child("namespace").text());
   if (!name_space.empty()) config.name_space = name_space;
-  HEDDLE_TRY(const Field cluster, find_named(root, "clusters", "cluster", cluster_name));
-  HEDDLE_CHECK_OK(read_cluster(cluster, path, config));
+  HEDDLE_TRY(const Found cluster, find_named(documents, "clusters", "cluster", cluster_name));
+  HEDDLE_CHECK_OK(read_cluster(cluster.field, cluster.document->path, config));
   if (!user_name.empty()) {
-    HEDDLE_TRY(const Field user, find_named(root, "users", "user", user_name));
-    HEDDLE_CHECK_OK(read_user(user, path, config));
+    HEDDLE_TRY(const Found user, find_named(documents, "users", "user", user_name));
+    HEDDLE_CHECK_OK(read_user(user.field, user.document->path, config));
   }
   return config;
 }
 
-}  // namespace
-
-Result<Config> load_kubeconfig(const std::string& path, const std::string& context) {
+Result<Document> read_document(const std::string& path, bool one_of_several) {
   HEDDLE_TRY(const std::string text, read_file(path, kMaxFileBytes));
   if (const auto trouble = yaml_trouble(text)) {
     return bad("is not YAML: line " + std::to_string(trouble->line) + ", column " + std::to_string(trouble->column) +
                    ": " + trouble->what,
                path);
   }
+  Document out{path, YAML::Load(text), one_of_several ? path + ": " : std::string()};
+  // `kubectl config` leaves an empty file behind when the last entry goes: as good as none among several.
+  if (one_of_several && (!out.root.IsDefined() || out.root.IsNull())) out.root = YAML::Node(YAML::NodeType::Map);
+  if (!out.root.IsMap()) return bad("is not a kubeconfig: it has no fields", path);
+  return out;
+}
+
+}  // namespace
+
+Result<Config> load_kubeconfig(const std::string& path, const std::string& context) {
+  return load_kubeconfigs({path}, context);
+}
+
+Result<Config> load_kubeconfigs(const std::vector<std::string>& paths, const std::string& context) {
+  const bool several = paths.size() > 1;
+  std::vector<Document> documents;
   try {
-    return read_kubeconfig(YAML::Load(text), path, context);
+    for (const std::string& path : paths) {
+      auto document = read_document(path, several);
+      if (document) {
+        documents.push_back(*std::move(document));
+      } else if (!several || document.error().code != Code::kNotFound) {
+        return tl::unexpected<Error>(std::move(document).error());
+      }
+    }
+    if (documents.empty()) return fail(Code::kNotFound, "none of its files exists", "KUBECONFIG");
+    return read_kubeconfig(documents, context);
   } catch (const YAML::Exception& error) {
-    return bad(std::string("is not YAML: ") + error.what(), path);
+    return bad(std::string("is not YAML: ") + error.what(), several ? "KUBECONFIG" : paths.front());
   }
 }
 
@@ -230,20 +315,16 @@ Result<Config> in_cluster_config(const std::string& host, const std::string& por
   return config;
 }
 
-Result<Config> default_config(const std::string& explicit_path) {
+Result<Config> default_config(const std::string& explicit_path, const std::string& context) {
   const auto variable = [](const char* name) {
     const char* value = std::getenv(name);
     return std::string(value == nullptr ? "" : value);
   };
-  if (!explicit_path.empty()) return load_kubeconfig(explicit_path);
-  const std::string path = variable("KUBECONFIG");
-  if (path.empty()) {
-    return in_cluster_config(variable("KUBERNETES_SERVICE_HOST"), variable("KUBERNETES_SERVICE_PORT"));
-  }
-  if (path.find(':') != std::string::npos) {
-    return fail(Code::kUnsupported, "names several files, which are not merged: name one", "KUBECONFIG");
-  }
-  return load_kubeconfig(path);
+  if (!explicit_path.empty()) return load_kubeconfig(explicit_path, context);
+  const std::string list = variable("KUBECONFIG");
+  if (!list.empty()) return load_kubeconfigs(split_paths(list), context);
+  if (!context.empty()) return bad("needs a kubeconfig, and there is none", "--context");
+  return in_cluster_config(variable("KUBERNETES_SERVICE_HOST"), variable("KUBERNETES_SERVICE_PORT"));
 }
 
 }  // namespace heddle::kube

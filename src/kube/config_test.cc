@@ -37,6 +37,11 @@ std::string kubeconfig(const std::string& cluster, const std::string& user, cons
 }
 
 const std::string kServer = "{server: 'https://h:6443/'}";
+const std::string kV1 = "client.authentication.k8s.io/v1";
+
+std::string plugin(const std::string& version, const std::string& fields) {
+  return kubeconfig(kServer, "{exec: {apiVersion: " + version + ", " + fields + "}}");
+}
 
 TEST(Kubeconfig, ReadsDataFilesAndTokens) {
   const TemporaryFolder folder;
@@ -88,7 +93,22 @@ TEST_P(BadKubeconfig, NamesTheField) {
 INSTANTIATE_TEST_SUITE_P(
     Table, BadKubeconfig,
     ::testing::Values(
-        BadCase{"exec", kubeconfig(kServer, "{exec: {command: aws}}"), Code::kUnsupported, "users[0].user.exec"},
+        BadCase{"exec_without_version", kubeconfig(kServer, "{exec: {command: aws}}"), Code::kInvalidArgument,
+                "users[0].user.exec.apiVersion"},
+        BadCase{"exec_of_old", plugin("client.authentication.k8s.io/v1alpha1", "command: aws"), Code::kInvalidArgument,
+                "let the tool that wrote this kubeconfig write it again"},
+        BadCase{"exec_without_command", plugin(kV1, "interactiveMode: Never"), Code::kInvalidArgument,
+                "users[0].user.exec.command"},
+        BadCase{"exec_without_mode", plugin(kV1, "command: aws"), Code::kInvalidArgument,
+                "users[0].user.exec.interactiveMode"},
+        BadCase{"exec_args", plugin(kV1, "command: aws, interactiveMode: Never, args: x"), Code::kInvalidArgument,
+                "users[0].user.exec.args"},
+        BadCase{"exec_args_entry", plugin(kV1, "command: aws, interactiveMode: Never, args: [a, [b]]"),
+                Code::kInvalidArgument, "users[0].user.exec.args[1]"},
+        BadCase{"exec_env_entry", plugin(kV1, "command: aws, interactiveMode: Never, env: [{name: 'a=b', value: c}]"),
+                Code::kInvalidArgument, "users[0].user.exec.env[0].name"},
+        BadCase{"exec_info", plugin(kV1, "command: aws, interactiveMode: Never, provideClusterInfo: 1"),
+                Code::kInvalidArgument, "users[0].user.exec.provideClusterInfo"},
         BadCase{"auth_provider", kubeconfig(kServer, "{auth-provider: {name: gcp}}"), Code::kUnsupported,
                 "users[0].user.auth-provider"},
         BadCase{"basic", kubeconfig(kServer, "{username: a, password: b}"), Code::kUnsupported,
@@ -119,6 +139,10 @@ INSTANTIATE_TEST_SUITE_P(
                 Code::kInvalidArgument, "users"},
         BadCase{"no_current_context", "kind: Config\n", Code::kInvalidArgument, "current-context"},
         BadCase{"no_such_context", "current-context: q\n", Code::kInvalidArgument, "contexts"},
+        BadCase{"no_users",
+                "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: z}}]\n"
+                "clusters: [{name: c, cluster: {server: 'https://h'}}]\n",
+                Code::kInvalidArgument, "users: no entry is named \"z\""},
         BadCase{"contexts_is_text", "current-context: q\ncontexts: z\n", Code::kInvalidArgument, "contexts"},
         BadCase{"empty", "", Code::kInvalidArgument, "config"},
         BadCase{"not_yaml", "a: [", Code::kInvalidArgument, "config"},
@@ -133,6 +157,71 @@ TEST(Kubeconfig, TheNamedContextIsUsed) {
   const auto other = load_kubeconfig(path, "w");
   ASSERT_FALSE(other);
   EXPECT_EQ(other.error().field, "clusters");
+}
+
+TEST(Kubeconfig, ACredentialPluginIsReadWhole) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write(
+      "config", plugin(kV1,
+                       "command: bin/login, args: [--cluster, x], env: [{name: A, value: b}], interactiveMode: Never, "
+                       "provideClusterInfo: true, installHint: apt install login"));
+  const auto config = load_kubeconfig(path);
+  ASSERT_TRUE(config) << config.error().text();
+  ASSERT_TRUE(config->plugin);
+  EXPECT_EQ(config->plugin->command, folder.path() + "/bin/login") << "a path is relative to the file";
+  EXPECT_EQ(config->plugin->arguments, (std::vector<std::string>{"--cluster", "x"}));
+  EXPECT_EQ(config->plugin->environment, (std::vector<std::pair<std::string, std::string>>{{"A", "b"}}));
+  EXPECT_EQ(config->plugin->install_hint, "apt install login");
+  EXPECT_EQ(config->plugin->interactive, Interactive::kNever);
+  EXPECT_TRUE(config->plugin->provide_cluster_info);
+}
+
+TEST(Kubeconfig, APluginInPathStaysANameAndTheOldVersionMayAsk) {
+  const TemporaryFolder folder;
+  const auto config = load_kubeconfig(folder.write("config", plugin(kV1 + "beta1", "command: aws")));
+  ASSERT_TRUE(config) << config.error().text();
+  ASSERT_TRUE(config->plugin);
+  EXPECT_EQ(config->plugin->command, "aws");
+  EXPECT_EQ(config->plugin->interactive, Interactive::kIfAvailable);
+}
+
+TEST(Kubeconfig, ATokenNeedsNoPlugin) {
+  const TemporaryFolder folder;
+  const auto config = load_kubeconfig(
+      folder.write("config", kubeconfig(kServer, "{token: t, exec: {apiVersion: " + kV1 + "beta1, command: aws}}")));
+  ASSERT_TRUE(config) << config.error().text();
+  EXPECT_FALSE(config->plugin);
+}
+
+TEST(Kubeconfig, SeveralFilesAreReadAsOne) {
+  const TemporaryFolder folder;
+  const std::string first =
+      folder.write("1", "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n");
+  ASSERT_TRUE(make_directories(folder.path() + "/deep", 0700));
+  const std::string second = folder.write(
+      "deep/2",
+      "current-context: y\nclusters: [{name: c, cluster: {server: 'https://two', certificate-authority: ca.crt}}]\n"
+      "users: [{name: u, user: {token: second}}]\n");
+  const std::string third = folder.write("3", "users: [{name: u, user: {token: third}}]\n");
+  const std::string empty = folder.write("4", "");
+  const auto config = load_kubeconfigs({folder.path() + "/absent", empty, first, second, third});
+  ASSERT_TRUE(config) << config.error().text();
+  EXPECT_EQ(config->server, "https://two");
+  EXPECT_EQ(config->token, "second") << "the first of a name counts";
+  EXPECT_EQ(config->ca_file, folder.path() + "/deep/ca.crt") << "a path is relative to its own file";
+}
+
+TEST(Kubeconfig, SeveralFilesNameTheOneThatIsWrong) {
+  const TemporaryFolder folder;
+  const std::string first = folder.write("1", kubeconfig(kServer, "{token: t}"));
+  const std::string second = folder.write("2", "users: z\n");
+  EXPECT_TRUE(load_kubeconfigs({first, second})) << "all that counts is in the first";
+  const auto config = load_kubeconfigs({second, first});
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().field, second + ": users");
+  const auto none = load_kubeconfigs({folder.path() + "/a", folder.path() + "/b"});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Code::kNotFound);
 }
 
 TEST(Kubeconfig, AMissingFileIsNotFound) {

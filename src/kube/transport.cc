@@ -4,7 +4,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -19,6 +18,9 @@
 #include <vector>
 
 #include "base/file.h"
+#include "kube/credential_plugin.h"
+#include "kube/login.h"
+#include "kube/token_source.h"
 
 namespace heddle::kube {
 namespace {
@@ -70,32 +72,6 @@ int set_socket_options(void* /*context*/, curl_socket_t fd, curlsocktype /*purpo
   return CURL_SOCKOPT_OK;
 }
 
-// The bearer token, read again when its file changes (kubelet swaps projected tokens).
-class TokenSource {
- public:
-  explicit TokenSource(const Config& config) : token_(config.token), file_(config.token_file) {}
-
-  const std::string& token() {
-    if (file_.empty()) return token_;
-    struct stat info = {};
-    if (::stat(file_.c_str(), &info) != 0) return token_;
-    const Stamp stamp{info.st_ino, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
-    if (stamp == stamp_) return token_;
-    auto content = read_file(file_);
-    if (!content) return token_;
-    const size_t end = content->find_last_not_of(" \r\n\t");
-    token_ = end == std::string::npos ? std::string() : content->substr(0, end + 1);
-    stamp_ = stamp;
-    return token_;
-  }
-
- private:
-  using Stamp = std::tuple<ino_t, off_t, time_t, long>;
-  std::string token_;
-  std::string file_;
-  Stamp stamp_{};
-};
-
 bool is_loopback(std::string_view server) {
   const size_t start = server.find("://");
   if (start == std::string_view::npos) return false;
@@ -140,7 +116,7 @@ size_t receive_header(char* bytes, size_t size, size_t count, void* context) {
   return line.size();
 }
 
-// What makes a configured handle: the files and texts that it needs live here, for libcurl keeps pointers to blobs.
+// What makes a configured handle.
 class EasyFactory {
  public:
   explicit EasyFactory(const Config& config) : config_(config) {}
@@ -174,7 +150,7 @@ class EasyFactory {
 
  private:
   static void set_blob(CURL* handle, CURLoption option, const std::string& text) {
-    curl_blob blob = {const_cast<char*>(text.data()), text.size(), CURL_BLOB_NOCOPY};
+    curl_blob blob = {const_cast<char*>(text.data()), text.size(), CURL_BLOB_COPY};
     curl_easy_setopt(handle, option, &blob);
   }
 
@@ -199,10 +175,23 @@ class EasyFactory {
   Config config_;
 };
 
+// The certificate of a plugin in place of what the kubeconfig names.
+void use_certificate(Config& config, const Credential& credential) {
+  config.client_cert_file.clear();
+  config.client_key_file.clear();
+  config.client_cert_data = credential.client_cert_data;
+  config.client_key_data = credential.client_key_data;
+}
+
 class CurlTransport final : public Transport {
  public:
-  CurlTransport(const Config& config, const Clock& clock)
-      : clock_(clock), server_(config.server), factory_(config), tokens_(config), multi_(curl_multi_init()) {
+  CurlTransport(const Config& config, const Clock& clock, std::unique_ptr<Login> login)
+      : clock_(clock),
+        config_(config),
+        factory_(config),
+        tokens_(config),
+        login_(std::move(login)),
+        multi_(curl_multi_init()) {
     curl_multi_setopt(multi_.get(), CURLMOPT_PIPELINING, static_cast<long>(CURLPIPE_MULTIPLEX));
     curl_multi_setopt(multi_.get(), CURLMOPT_MAX_CONCURRENT_STREAMS, kMaxStreams);
     curl_multi_setopt(multi_.get(), CURLMOPT_MAXCONNECTS, kMaxCachedConnections);
@@ -267,6 +256,7 @@ class CurlTransport final : public Transport {
   void launch(ExchangeId id);
   void remove(ExchangeId id, Duration silence);
   void prepare(Running& running);
+  void renew_credential();
   static void set_method(const Running& running);
   void finish(Running& running, CURLcode code);
   void give_back(Running& running);
@@ -274,9 +264,10 @@ class CurlTransport final : public Transport {
   static void cut_if_silent(CURL* easy, Duration silence);
 
   const Clock& clock_;
-  std::string server_;
+  Config config_;
   EasyFactory factory_;
   TokenSource tokens_;
+  std::unique_ptr<Login> login_;  // none: the credential is no plugin's
   std::unique_ptr<CURLM, MultiCloser> multi_;
 
   std::mutex mutex_;
@@ -365,9 +356,21 @@ Transport::ExchangeId CurlTransport::start(Exchange exchange, std::shared_ptr<Ex
   return id;
 }
 
+void CurlTransport::renew_credential() {
+  if (!login_) return;
+  auto fresh = login_->renewed(clock_.now());
+  if (!fresh) return;
+  tokens_.replace(std::move(fresh->token));
+  if (fresh->client_cert_data.empty() || fresh->client_cert_data == config_.client_cert_data) return;
+  use_certificate(config_, *fresh);
+  factory_ = EasyFactory(config_);
+  idle_.clear();
+}
+
 void CurlTransport::launch(ExchangeId id) {
   const auto found = running_.find(id);
   if (found == running_.end()) return;
+  renew_credential();
   Running& running = *found->second;
   if (!idle_.empty()) {
     running.easy = std::move(idle_.back());
@@ -410,7 +413,7 @@ void CurlTransport::prepare(Running& running) {
   constexpr long kAtMost = CURL_SSLVERSION_MAX_TLSv1_3;
   const long tls = exchange.pool == Pool::kWatches ? kAtLeast | kAtMost : kAtLeast;
   curl_easy_setopt(easy, CURLOPT_SSLVERSION, tls);
-  curl_easy_setopt(easy, CURLOPT_URL, (server_ + exchange.path).c_str());
+  curl_easy_setopt(easy, CURLOPT_URL, (config_.server + exchange.path).c_str());
   curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS,
                    static_cast<long>((exchange.timeout.nanos + kNanosPerMilli - 1) / kNanosPerMilli));
   curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, running.error_text.data());
@@ -443,6 +446,7 @@ bool CurlTransport::finish_transfers() {
 
 void CurlTransport::finish(Running& running, CURLcode code) {
   const Ending ending = ending_of(running, code);
+  if (ending.status == 401 && login_) login_->refused();
   if (code == CURLE_OPERATION_TIMEDOUT) cut_if_silent(running.easy.get(), running.exchange.timeout);
   curl_multi_remove_handle(multi_.get(), running.easy.get());
   const auto node = running_.extract(running.id);
@@ -545,7 +549,7 @@ const char* method_name(Method method) {
   return "GET";
 }
 
-Result<std::unique_ptr<Transport>> Transport::create(const Config& config, const Clock& clock) {
+Result<std::unique_ptr<Transport>> Transport::create(Config config, const Clock& clock) {
   static const CurlGlobal global;  // libcurl's own rule: once, before threads; it holds no state of ours
   if (!config.server.starts_with("https://") && !config.server.starts_with("http://")) {
     return fail(Code::kInvalidArgument, "\"" + config.server + "\" is not http:// or https://", "server");
@@ -563,7 +567,15 @@ Result<std::unique_ptr<Transport>> Transport::create(const Config& config, const
     return fail(Code::kInvalidArgument, "a client certificate needs its key, and a key its certificate",
                 "client_cert_file");
   }
-  return std::make_unique<CurlTransport>(config, clock);
+  std::unique_ptr<Login> login;
+  if (config.plugin) {
+    // A login may open a browser and wait for a person.
+    HEDDLE_TRY(const Credential credential, run_credential_plugin(config, true, Duration::seconds(300)));
+    config.token = credential.token;
+    if (!credential.client_cert_data.empty()) use_certificate(config, credential);
+    login = Login::create(config, credential);
+  }
+  return std::make_unique<CurlTransport>(config, clock, std::move(login));
 }
 
 }  // namespace heddle::kube

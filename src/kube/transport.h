@@ -55,8 +55,9 @@ class Transport {
   using ExchangeId = uint64_t;
   using TimerId = uint64_t;
 
-  // Starts the thread. Errors: kInvalidArgument for a configuration that cannot be used.
-  static Result<std::unique_ptr<Transport>> create(const Config& config, const Clock& clock);
+  // Starts the thread, after the credential plugin where there is one. Errors: kInvalidArgument for a configuration
+  // that cannot be used, and those of run_credential_plugin().
+  static Result<std::unique_ptr<Transport>> create(Config config, const Clock& clock);
   virtual ~Transport() = default;
 
   // Runs the task on the I/O thread, in order of post(). False once stopped: then the task was dropped.

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <nvml.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -117,16 +118,17 @@ TEST(Probe, FindsTheInstancesOfAPartitionedCardAndWhoIsOnThem) {
     // One without a compute instance, which no device shows: what is left beside it is not known.
     void* nvml = ::dlopen((bin + "/sim/nvidia/lib/libnvidia-ml.so.1").c_str(), RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(nvml, nullptr);
-    const auto by_index = reinterpret_cast<int (*)(unsigned, void**)>(::dlsym(nvml, "nvmlDeviceGetHandleByIndex_v2"));
+    const auto by_index =
+        reinterpret_cast<decltype(&nvmlDeviceGetHandleByIndex_v2)>(::dlsym(nvml, "nvmlDeviceGetHandleByIndex_v2"));
     const auto create =
-        reinterpret_cast<int (*)(void*, unsigned, void**)>(::dlsym(nvml, "nvmlDeviceCreateGpuInstance"));
-    const auto destroy = reinterpret_cast<int (*)(void*)>(::dlsym(nvml, "nvmlGpuInstanceDestroy"));
-    void* card_in_mig_mode = nullptr;
-    void* empty = nullptr;
-    ASSERT_EQ(by_index(0, &card_in_mig_mode), 0);
-    ASSERT_EQ(create(card_in_mig_mode, 19, &empty), 0);
+        reinterpret_cast<decltype(&nvmlDeviceCreateGpuInstance)>(::dlsym(nvml, "nvmlDeviceCreateGpuInstance"));
+    const auto destroy = reinterpret_cast<decltype(&nvmlGpuInstanceDestroy)>(::dlsym(nvml, "nvmlGpuInstanceDestroy"));
+    nvmlDevice_t card_in_mig_mode = nullptr;
+    nvmlGpuInstance_t empty = nullptr;
+    ASSERT_EQ(by_index(0, &card_in_mig_mode), NVML_SUCCESS);
+    ASSERT_EQ(create(card_in_mig_mode, 19, &empty), NVML_SUCCESS);
     EXPECT_FALSE(probe.discover().cards[0].cuts);
-    ASSERT_EQ(destroy(empty), 0);
+    ASSERT_EQ(destroy(empty), NVML_SUCCESS);
     EXPECT_TRUE(probe.discover().cards[0].cuts);
     ::kill(static_cast<pid_t>(std::stol(read_file(dir + "/pid").value_or("0"))), SIGKILL);
     // What befalls the card befalls its instances.

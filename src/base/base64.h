@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
-namespace heddle::controller {
+namespace heddle {
 
 std::string base64_encode(std::string_view bytes);
 // Nothing when the text is no base64.
 std::optional<std::string> base64_decode(std::string_view text);
 
-}  // namespace heddle::controller
+}  // namespace heddle

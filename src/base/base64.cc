@@ -1,9 +1,9 @@
-#include "controller/base64.h"
+#include "base/base64.h"
 
 #include <algorithm>
 #include <cstdint>
 
-namespace heddle::controller {
+namespace heddle {
 namespace {
 
 constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -43,4 +43,4 @@ std::optional<std::string> base64_decode(std::string_view text) {
   return out;
 }
 
-}  // namespace heddle::controller
+}  // namespace heddle
