@@ -127,8 +127,10 @@ std::variant<Args, Message> finish_simulate(Raw& raw) {
   auto& args = raw.simulate;
   const bool fleet = !args.fleet_file.empty() || !args.workloads_file.empty();
   const bool trace = !args.nodes_file.empty() || !args.pods_file.empty();
-  if (fleet && (trace || !raw.load.empty())) {
-    return usage_error("simulate: --fleet and --workloads stand for themselves: leave --nodes, --pods and --load out");
+  if (fleet && (trace || !raw.load.empty() || !raw.policy.empty() || !raw.mix.empty())) {
+    return usage_error(
+        "simulate: --fleet and --workloads stand for themselves: leave --nodes, --pods, --load, --policy and --mix "
+        "out; a queue of the fleet says how its work is placed (placementPolicy)");
   }
   const auto missing = [](const std::string& flag, const std::string& other) {
     return usage_error(fmt::format("simulate: {} is missing beside {}; `heddle simulate --help`", flag, other));

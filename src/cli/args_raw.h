@@ -26,8 +26,8 @@ struct Raw {
   CelArgs cel;
   CatalogArgs catalog;
   SimulateArgs simulate;
-  std::string policy = "heddle";
-  std::string mix = "online";
+  std::string policy;  // empty: heddle
+  std::string mix;     // empty: online
   std::string seed;
   std::string load;
   std::vector<std::string> catalog_words;

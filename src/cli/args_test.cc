@@ -83,11 +83,16 @@ TEST(Args, SimulateTakesAFleetAndItsWorkloads) {
   EXPECT_EQ(args.fleet_file, "f");
   EXPECT_EQ(args.workloads_file, "w");
   EXPECT_EQ(args.seed, 7U);
+  for (const char* flag : {"--load", "--policy", "--mix"}) {
+    const std::string value = std::string(flag) == "--load" ? "90" : std::string(flag) == "--mix" ? "known" : "fgd";
+    EXPECT_THAT(refused({"simulate", "--fleet", "f", "--workloads", "w", flag, value}).text,
+                HasSubstr("leave --nodes, --pods, --load, --policy and --mix out"));
+  }
   EXPECT_THAT(refused({"simulate", "--fleet", "f"}).text, HasSubstr("--workloads is missing"));
   EXPECT_THAT(refused({"simulate", "--workloads", "w"}).text, HasSubstr("--fleet is missing"));
   EXPECT_THAT(refused({"simulate"}).text, HasSubstr("--fleet and --workloads, or --nodes and --pods"));
   EXPECT_THAT(refused({"simulate", "--fleet", "f", "--workloads", "w", "--pods", "p"}).text,
-              HasSubstr("leave --nodes, --pods and --load out"));
+              HasSubstr("leave --nodes, --pods, --load, --policy and --mix out"));
 }
 
 TEST(Args, CatalogTakesAnAction) {

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "engine/box_map.h"
+#include "engine/demand.h"
 
 namespace heddle::simulation {
 
@@ -27,6 +30,17 @@ void count_boxes(const engine::QueueTable& table, const SimulatedWorkload& workl
   for (queueing::Portion& portion : portions) table.fill_boxes(portion);
   table.fill_wide_boxes(portions, {workload.required, workload.segment_level, workload.segment_size},
                         engine::default_topology());
+}
+
+std::vector<queueing::Portion> portions_of(const engine::State& state, const engine::QueueTable& table,
+                                           const Unit& unit, const Spots& spots) {
+  std::vector<queueing::Portion> portions;
+  for (const engine::Assigned& member : spots.members) {
+    for (queueing::Portion& portion : engine::granted(state, unit.spec, member.allocations.front()))
+      portions.push_back(std::move(portion));
+  }
+  count_boxes(table, *unit.workload, portions);
+  return portions;
 }
 
 std::string budget_text(const engine::BoxBudget& budget) {

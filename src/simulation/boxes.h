@@ -1,4 +1,4 @@
-// Quota by shape in a simulation: what work takes as boxes, and which boxes there are. For this folder.
+// What work takes of its queue in a simulation, as devices and as boxes, and which boxes there are. For this folder.
 //
 // Levels are the default ones and node labels. Pure.
 #pragma once
@@ -13,6 +13,7 @@
 #include "engine/queue_table.h"
 #include "queueing/meter.h"
 #include "simulation/scenario.h"
+#include "simulation/simulation_units.h"
 
 namespace heddle::simulation {
 
@@ -23,6 +24,9 @@ engine::QueueTable::WideBoxes wide_boxes(const engine::State& state);
 // Of what all members take together.
 void count_boxes(const engine::QueueTable& table, const SimulatedWorkload& workload,
                  std::vector<queueing::Portion>& portions);
+// What the unit takes with its members there.
+std::vector<queueing::Portion> portions_of(const engine::State& state, const engine::QueueTable& table,
+                                           const Unit& unit, const Spots& spots);
 // Equal texts: the same may be broken.
 std::string budget_text(const engine::BoxBudget& budget);
 

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <set>
 
 #include "base/key_text.h"
 #include "codec/codec.h"
+#include "simulation/tally.h"
 
 namespace heddle::simulation {
 namespace {
@@ -117,13 +119,40 @@ model::Pod pod_object(const SimulatedWorkload& workload) {
   return pod;
 }
 
-std::string shape_of(const SimulatedWorkload& workload, const model::Pod& pod, const model::ClaimSpec& spec) {
+std::string shape_of(const SimulatedWorkload& workload, const model::Pod& pod, const model::ClaimSpec& spec,
+                     model::PlacementPolicy policy) {
   std::string key;
+  append_part(key, static_cast<int64_t>(policy));
   append_part(key, engine::fit_signature(pod));
   append_part(key, codec::claim_spec_json(spec));
   for (const int64_t part : {workload.members, workload.minimum, workload.segment_size}) append_part(key, part);
   for (const auto* part : {&workload.required, &workload.preferred, &workload.segment_level}) append_part(key, *part);
   return key;
+}
+
+model::ResourceClaim claim_object(const Unit& unit, int64_t member, const model::Allocation& allocation) {
+  model::ResourceClaim claim;
+  claim.meta.name_space = "default";
+  claim.meta.name = fmt::format("{}-{}", unit.workload->name, member);
+  claim.meta.uid = claim.meta.name;
+  claim.spec = unit.spec;
+  claim.allocation = allocation;
+  claim.reserved_for.push_back({"", "pods", claim.meta.name, claim.meta.uid});
+  return claim;
+}
+
+queueing::Victim victim_of(const Unit& unit, const std::string& queue) {
+  std::set<std::string> nodes;
+  for (const Granted& member : unit.granted) nodes.insert(member.node);
+  queueing::Victim victim;
+  victim.id = unit.workload->name;
+  victim.queue = queue;
+  victim.priority = unit.workload->priority;
+  victim.started = unit.started;
+  victim.cost = milli_of(unit.holds);
+  victim.site = nodes.size() == 1 ? *nodes.begin() : std::string();
+  if (nodes.size() > 1) victim.sites.assign(nodes.begin(), nodes.end());
+  return victim;
 }
 
 std::string plan_key(const SimulatedWorkload& workload, const std::string& queue, const std::string& shape) {

@@ -9,7 +9,9 @@
 #include "model/claim.h"
 #include "model/device.h"
 #include "model/pod.h"
+#include "queueing/preemption.h"
 #include "simulation/scenario.h"
+#include "simulation/simulation_units.h"
 
 namespace heddle::simulation {
 
@@ -26,7 +28,12 @@ std::string class_name(const std::string& vendor);
 model::ClaimSpec claim_spec(const DeviceAsk& ask);
 model::Pod pod_object(const SimulatedWorkload& workload);
 // Equal texts get equal answers of the engine. pod, spec: of each member.
-std::string shape_of(const SimulatedWorkload& workload, const model::Pod& pod, const model::ClaimSpec& spec);
+std::string shape_of(const SimulatedWorkload& workload, const model::Pod& pod, const model::ClaimSpec& spec,
+                     model::PlacementPolicy policy);
+// What a member holds that runs there; its uid is that of the pod, too.
+model::ResourceClaim claim_object(const Unit& unit, int64_t member, const model::Allocation& allocation);
+// Of what runs.
+queueing::Victim victim_of(const Unit& unit, const std::string& queue);
 // Equal texts: where one finds nothing that gives way, the other finds nothing.
 std::string plan_key(const SimulatedWorkload& workload, const std::string& queue, const std::string& shape);
 

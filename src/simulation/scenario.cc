@@ -158,7 +158,7 @@ Result<engine::QueueObject> read_queue(const Json& value, const std::string& pat
     return wrong(path + ".name", "is missing: workloads name the queue by it");
   object["metadata"]["name"] = *name;
   object["spec"].erase("name");
-  constexpr std::array kKnown = {"parent", "weight", "quotas", "namespaces", "namespaceSelector"};
+  constexpr std::array kKnown = {"parent", "weight", "quotas", "namespaces", "namespaceSelector", "placementPolicy"};
   for (const auto& [key, item] : object["spec"].items()) {
     if (std::find(kKnown.begin(), kKnown.end(), key) == kKnown.end()) {
       return wrong(fmt::format("{}.{}", path, key),
@@ -334,8 +334,11 @@ Result<SimulatedFleet> read_fleet(const NamedJson& file) {
     if (!names.insert(node.name).second) return wrong(fields.path("nodes"), "two nodes are called " + node.name);
   }
   HEDDLE_TRY(const Json* queues, list(fields, "queues"));
+  std::set<std::string> queue_names;
   for (size_t i = 0; queues != nullptr && i < queues->size(); ++i) {
     HEDDLE_TRY(engine::QueueObject queue, read_queue((*queues)[i], item_path(fields, "queues", i)));
+    if (!queue_names.insert(queue.meta.name).second)
+      return wrong(item_path(fields, "queues", i) + ".name", "two queues are called " + queue.meta.name);
     fleet.queues.push_back(std::move(queue));
   }
   HEDDLE_TRY(const Json* reservations, list(fields, "reservations"));

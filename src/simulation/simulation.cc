@@ -124,9 +124,10 @@ class Simulation {
       }
     }
     HEDDLE_TRY(const auto member, engine::asked(state_, {workload.name, workload.name, unit.spec}));
-    for (int64_t i = 0; i < workload.members; ++i) unit.asked.insert(unit.asked.end(), member.begin(), member.end());
+    for (int64_t i = 0; i < workload.minimum; ++i) unit.asked.insert(unit.asked.end(), member.begin(), member.end());
     count_boxes(table_, workload, unit.asked);
-    unit.shape = shape_of(workload, unit.pod, unit.spec);
+    unit.policy = table_.policy_of(queue).value_or(model::PlacementPolicy::kPacking);
+    unit.shape = shape_of(workload, unit.pod, unit.spec, unit.policy);
     push(Time{} + workload.arrival, EventKind::kArrival, workload.name, 0);
     units_.emplace(workload.name, std::move(unit));
     return {};
@@ -349,6 +350,7 @@ class Simulation {
     const std::string key = fmt::format("default/{}-{}", unit.workload->name, member);
     request.claims.push_back({key, key, unit.spec});
     request.held_nodes = closed;
+    request.policy = unit.policy;
     if (unit.placed_alone()) request.whole_nodes = kept_for(unit).nodes;
     return request;
   }
@@ -384,20 +386,23 @@ class Simulation {
     return refusal_of(std::get<engine::Infeasible>(*outcome).reasons, true);
   }
 
-  // Nothing: it runs. Else what quota says to these devices.
-  std::optional<Reason> take(Unit& unit, const Spots& spots, Time now) {
+  // Nothing: it runs. Else what quota says to these devices. Members beyond the minimum, or further segments, start as
+  // far as quota lets them.
+  std::optional<Reason> take(Unit& unit, Spots spots, Time now) {
     const SimulatedWorkload& workload = *unit.workload;
     const std::string& id = workload.name;
-    std::vector<queueing::Portion> portions;
-    for (const engine::Assigned& member : spots.members) {
-      for (queueing::Portion& portion : engine::granted(state_, unit.spec, member.allocations.front()))
-        portions.push_back(std::move(portion));
-    }
-    count_boxes(table_, workload, portions);
+    const int64_t step = std::max<int64_t>(workload.segment_size, 1);
+    std::vector<queueing::Portion> portions = portions_of(state_, table_, unit, spots);
     queues_->restate(id, portions);
-    if (auto reason = queues_->refusal(id, now)) {
-      queues_->restate(id, unit.asked);
-      return Reason{reason->code, std::move(reason->message)};
+    for (auto reason = queues_->refusal(id, now); reason; reason = queues_->refusal(id, now)) {
+      const int64_t left = (std::ssize(spots.members) - 1) / step * step;
+      if (left < workload.minimum) {
+        queues_->restate(id, unit.asked);
+        return Reason{reason->code, std::move(reason->message)};
+      }
+      spots.members.erase(spots.members.begin() + left, spots.members.end());
+      portions = portions_of(state_, table_, unit, spots);
+      queues_->restate(id, portions);
     }
     queues_->start(id, now);
     if (holds_.erase(id) > 0) ++version_;  // its nodes are open to others
@@ -419,36 +424,18 @@ class Simulation {
   void commit(Unit& unit, const Spots& spots) {
     for (size_t i = 0; i < spots.members.size(); ++i) {
       const engine::Assigned& member = spots.members[i];
-      model::ResourceClaim claim;
-      claim.meta.name_space = "default";
-      claim.meta.name = fmt::format("{}-{}", unit.workload->name, i);
-      claim.meta.uid = claim.meta.name;
-      claim.spec = unit.spec;
-      claim.allocation = member.allocations.front();
-      claim.reserved_for.push_back({"", "pods", claim.meta.name, claim.meta.uid});
-      unit.granted.push_back({member.node, std::move(claim)});
+      unit.granted.push_back({member.node, claim_object(unit, static_cast<int64_t>(i), member.allocations.front())});
     }
     put(unit);
   }
 
   void note_victim(const Unit& unit) {
     const std::string& id = unit.workload->name;
-    engine::VictimHoldings& holdings = holdings_[id];
-    std::set<std::string> nodes;
     for (const Granted& member : unit.granted) {
-      holdings.pod_uids.push_back(member.claim.meta.uid);
-      holdings.claim_uids.push_back(member.claim.meta.uid);
-      nodes.insert(member.node);
+      holdings_[id].pod_uids.push_back(member.claim.meta.uid);
+      holdings_[id].claim_uids.push_back(member.claim.meta.uid);
     }
-    queueing::Victim victim;
-    victim.id = id;
-    victim.queue = queue_of(*unit.workload);
-    victim.priority = unit.workload->priority;
-    victim.started = unit.started;
-    victim.cost = milli_of(unit.holds);
-    victim.site = nodes.size() == 1 ? *nodes.begin() : std::string();
-    if (nodes.size() > 1) victim.sites.assign(nodes.begin(), nodes.end());
-    preemptions_->upsert(std::move(victim));
+    preemptions_->upsert(victim_of(unit, queue_of(*unit.workload)));
   }
 
   // Quota refused devices of these kinds: nodes that have some are left out. False when that cannot help.

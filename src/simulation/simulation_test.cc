@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "base/random.h"
 
 namespace heddle::simulation {
@@ -71,6 +73,41 @@ TEST(SimulationTest, OneThatNeverPreemptsWaitsForTheEnd) {
     {"name": "high", "arrival": 10, "duration": 50, "priority": 5, "preemptionPolicy": "Never", "request": {}}]})");
   EXPECT_EQ(result.evictions, 0);
   EXPECT_DOUBLE_EQ(result.waits.longest, 90);
+}
+
+TEST(SimulationTest, AnElasticGangAsksQuotaForItsMinimumAndTakesWhatMoreItMay) {
+  const std::string gang = R"({"workloads": [
+    {"name": "g", "duration": 3600, "request": {}, "queue": "q", "gang": {"size": 4, "minimum": 2}}]})";
+  const auto bounded = [&](int limit) {
+    return simulated(nodes(1, 4, fmt::format(R"(, "queues": [{{"name": "q", "quotas": [{{"limit": {}}}]}}])", limit)),
+                     gang);
+  };
+  EXPECT_EQ(bounded(2).finished, 1);
+  EXPECT_DOUBLE_EQ(bounded(2).allocated_percent, 50);
+  EXPECT_DOUBLE_EQ(bounded(3).allocated_percent, 75);
+  const auto none = bounded(1);
+  EXPECT_EQ(none.finished, 0);
+  ASSERT_EQ(none.unplaced.size(), 1U);
+  EXPECT_THAT(none.unplaced[0].reasons[0].message, HasSubstr("the limit is 1 devices, and 2 devices are asked for"));
+}
+
+// Two cards of two nodes are free: best fit takes those beside others, spread the emptier node.
+TEST(SimulationTest, AQueueSaysHowItsWorkIsPlaced) {
+  const auto nodes_used = [](const std::string& policy) {
+    std::set<std::string> used;
+    const Observer observer = [&](const engine::State& state, Time) {
+      for (const engine::DeviceUse& use : state.device_uses()) {
+        if (!use.holders.empty()) used.insert(use.node);
+      }
+    };
+    const std::string queue = R"(, "queues": [{"name": "q", "placementPolicy": ")" + policy + R"("}])";
+    simulated(nodes(2, 4, queue),
+              R"({"workloads": [{"name": "w", "count": 2, "duration": 100, "queue": "q", "request": {}}]})", 1,
+              observer);
+    return used.size();
+  };
+  EXPECT_EQ(nodes_used("best-fit"), 1U);
+  EXPECT_EQ(nodes_used("spread"), 2U);
 }
 
 TEST(SimulationTest, EqualPriorityEvictsNobody) {

@@ -30,6 +30,7 @@ struct Unit {
   const SimulatedWorkload* workload = nullptr;
   model::Pod pod;
   model::ClaimSpec spec;
+  model::PlacementPolicy policy = model::PlacementPolicy::kPacking;
   std::string shape;  // equal texts get equal answers of the engine
   std::vector<queueing::Portion> asked;
 
