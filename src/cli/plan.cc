@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "cli/layout.h"
 #include "cli/planning.h"
 #include "cli/verbs.h"
 
@@ -18,7 +19,7 @@ int plan(const PlanArgs& args) {
   if (!fleet) return report_one_line(fleet.error());
   const auto plan = plan_fleet(*std::move(fleet), SystemClock().now());
   if (!plan) return report_one_line(plan.error());
-  for (const std::string& note : plan->notes) fmt::print(stderr, "heddle: {}\n", note);
+  for (const std::string& note : plan->notes) fmt::print(stderr, "heddle: {}\n", printable(note));
   if (args.output == Output::kJson) {
     fmt::print("{}\n", plan_json(*plan));
   } else {

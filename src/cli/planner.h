@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "catalog/catalog.h"
 #include "catalog/requests.h"
 #include "cli/fleet.h"
 #include "cli/planning.h"
@@ -61,7 +62,7 @@ struct PlannedWork {
 
 class Planner {
  public:
-  Planner(std::shared_ptr<const catalog::Requests> rules, Fleet fleet, Time now);
+  Planner(std::shared_ptr<const catalog::Requests> rules, catalog::Catalog hardware, Fleet fleet, Time now);
   Result<Plan> run();
 
  private:
@@ -99,6 +100,7 @@ class Planner {
   void pend(const model::Pod& pod, Reasons reasons);
   void sort_pending();
   void add_notes();
+  void note_unseen(const FleetPod& entry);
   [[nodiscard]] static bool waits(const model::Pod& pod);
 
   // planning_claims.cc: what pods want
@@ -174,6 +176,7 @@ class Planner {
   controller::RunningTable running_table();
 
   std::shared_ptr<const catalog::Requests> rules_;
+  catalog::Catalog hardware_;
   Fleet fleet_;
   Time now_;
   controller::Ledger ledger_;

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
 
+#include "base/json.h"
 #include "cli/planner.h"
 #include "cli/planning_parts.h"
 #include "controller/objects.h"
@@ -13,8 +15,9 @@
 
 namespace heddle::cli {
 
-Planner::Planner(std::shared_ptr<const catalog::Requests> rules, Fleet fleet, Time now)
+Planner::Planner(std::shared_ptr<const catalog::Requests> rules, catalog::Catalog hardware, Fleet fleet, Time now)
     : rules_(std::move(rules)),
+      hardware_(std::move(hardware)),
       fleet_(std::move(fleet)),
       now_(now),
       ledger_(std::string(dialects::kDriver)),
@@ -125,7 +128,37 @@ void Planner::sort_pending() {
   for (auto& [rank, pod] : ranked) plan_.pending.push_back(std::move(pod));
 }
 
+// What keeps a pod off nodes and is for kube-scheduler to say.
+void Planner::note_unseen(const FleetPod& entry) {
+  std::vector<std::string> unseen;
+  const nlohmann::json pod = parse_json(entry.json);
+  if (!pod.is_object()) return;
+  const nlohmann::json affinity = pod.value(nlohmann::json::json_pointer("/spec/affinity"), nlohmann::json());
+  for (const char* rule : {"podAffinity", "podAntiAffinity"}) {
+    if (affinity.is_object() && affinity.contains(rule) && !affinity.at(rule).empty()) unseen.emplace_back(rule);
+  }
+  const nlohmann::json spread =
+      pod.value(nlohmann::json::json_pointer("/spec/topologySpreadConstraints"), nlohmann::json());
+  if (!spread.empty()) unseen.emplace_back("topologySpreadConstraints");
+  for (const std::string& name : entry.pod.volume_claims) {
+    const auto claim = fleet_.volume_claims.find(entry.pod.meta.name_space + "/" + name);
+    if (claim == fleet_.volume_claims.end()) {
+      unseen.push_back(fmt::format("PersistentVolumeClaim {} (it is not in the input)", name));
+    } else if (claim->second.volume_name.empty()) {
+      unseen.push_back(fmt::format("PersistentVolumeClaim {} (it has no volume yet)", name));
+    } else if (!fleet_.volumes.contains(claim->second.volume_name)) {
+      unseen.push_back(
+          fmt::format("PersistentVolume {} of claim {} (it is not in the input)", claim->second.volume_name, name));
+    }
+  }
+  if (!unseen.empty())
+    plan_.notes.push_back(fmt::format("pod {}: not looked at: {}", entry.pod.meta.key(), fmt::join(unseen, ", ")));
+}
+
 void Planner::add_notes() {
+  for (const auto& [key, entry] : fleet_.pods) {
+    if (waits(entry.pod)) note_unseen(entry);
+  }
   for (const auto& [kind, count] : fleet_.ignored) {
     plan_.notes.push_back(fmt::format("{} {} object{} not looked at", count, kind, count == 1 ? "" : "s"));
   }
@@ -144,7 +177,10 @@ void Planner::add_notes() {
 
 Result<Plan> plan_fleet(Fleet fleet, Time now) {
   HEDDLE_TRY(catalog::Requests rules, catalog::Requests::built_in());
-  return Planner(std::make_shared<const catalog::Requests>(std::move(rules)), std::move(fleet), now).run();
+  HEDDLE_TRY(catalog::Catalog hardware, catalog::Catalog::built_in());
+  return Planner(std::make_shared<const catalog::Requests>(std::move(rules)), std::move(hardware), std::move(fleet),
+                 now)
+      .run();
 }
 
 }  // namespace heddle::cli

@@ -8,6 +8,7 @@
 #include "cli/planner.h"
 #include "cli/planning_parts.h"
 #include "codec/codec.h"
+#include "controller/gang_marks.h"
 #include "controller/objects.h"
 #include "dialects/wire_names.h"
 
@@ -46,6 +47,8 @@ Result<void> Planner::translate(const std::string& key, FleetPod& entry) {
     translated.refusals.push_back({"Refused", refusal.field + ": " + refusal.message});
   }
   if (needs_translation(*translation)) HEDDLE_CHECK_OK(apply(*translation, entry));
+  for (std::string& line : controller::check_gang_marks(entry.pod, translation->requests, &hardware_))
+    translated.refusals.push_back({"Refused", std::move(line)});
   translated.requests = std::move(translation->requests);
   return {};
 }

@@ -179,5 +179,37 @@ TEST(PlanQueuesTest, AGangMakesRoomAndGivesWayAsAWhole) {
                           HasSubstr("g1 Capacity"), "g1 Evicting: would start after evicting gang ns/o, on node n1"));
 }
 
+TEST(PlanQueuesTest, ALonePodWithMarksOfAGangAndASliceThatIsNotSoldAreRefused) {
+  const auto said = [](const std::string& marks, const std::string& limits = kCard) {
+    const auto out = pending(plan_of(kFleet + pod_yaml("a", limits, "", ", labels: {" + marks + "}")));
+    return out.empty() ? "placed" : out.front();
+  };
+  EXPECT_THAT(said("heddle.dev/topology-required: bogus"),
+              HasSubstr("a Refused: metadata.labels[heddle.dev/topology-required]: bogus says something of a gang, and "
+                        "this pod is in none: write heddle.dev/gang"));
+  EXPECT_THAT(said("heddle.dev/gang-size: '4'"), HasSubstr("metadata.labels[heddle.dev/gang-size]: 4 says something"));
+  EXPECT_EQ(said("heddle.dev/gang-size: '1'"), "placed");
+  const std::string gang = "heddle.dev/gang: g, heddle.dev/gang-size: '1', heddle.dev/topology-required: slice-";
+  const std::string tpu = "google.com/tpu: 4";
+  EXPECT_THAT(said(gang + "3x4x4", tpu),
+              HasSubstr("a Refused: metadata.labels[heddle.dev/topology-required]: slice-3x4x4 is no shape in which "
+                        "Google TPU sells slices"));
+  // Sold, turned, and a multiple of cubes; where they are is another question.
+  for (const char* shape : {"4x2x2", "4x4x12", "12x4x4", "2x2"}) {
+    EXPECT_THAT(said(gang + shape, tpu), ::testing::Not(HasSubstr("Refused"))) << shape;
+  }
+  EXPECT_THAT(said(gang + "3x4x4"), ::testing::Not(HasSubstr("Refused"))) << "of no vendor that sells slices";
+}
+
+TEST(PlanQueuesTest, WhatIsNotLookedAtIsSaidByPod) {
+  const std::string affinity =
+      "  affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone}]}}\n"
+      "  volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]\n";
+  const Plan plan = plan_of(kFleet + pod_yaml("a", kCard, affinity) + pod_yaml("b", kCard));
+  EXPECT_THAT(placed(plan), ::testing::SizeIs(2));
+  EXPECT_THAT(plan.notes, ElementsAre("pod ns/a: not looked at: podAntiAffinity, PersistentVolumeClaim data (it is not "
+                                      "in the input)"));
+}
+
 }  // namespace
 }  // namespace heddle::cli

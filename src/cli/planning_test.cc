@@ -410,6 +410,8 @@ TEST(PlanTest, BadInputNamesFileObjectAndField) {
       {"kind: ResourceQuota\nmetadata: {name: q}\nspec: {hard: {nvidia.com/gpu: x}}",
        "fleet: ResourceQuota default/q: spec.hard[nvidia.com/gpu]"},
       {"a: [", "fleet: line"},
+      {"", "fleet: there is no object in it"},
+      {"---\n# nothing\n", "fleet: there is no object in it"},
   };
   for (const Case& test : cases) {
     const auto fleet = read_fleet({{"fleet", test.text}});

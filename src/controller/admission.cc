@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "codec/admission.h"
 #include "codec/codec.h"
+#include "controller/gang_marks.h"
 #include "controller/gangs.h"
 #include "dialects/container.h"
 #include "dialects/translate.h"
@@ -214,6 +215,11 @@ bool is_gang_over_claims(const model::Pod& pod) {
          !pod.meta.annotations.contains("kubernetes.io/config.mirror") && gang_of(pod).has_value();
 }
 
+// Few pods have them, and reading a pod costs more than a look for the words.
+bool may_have_gang_marks(const std::string& pod) {
+  return pod.find("heddle.dev/gang") != std::string::npos || pod.find("heddle.dev/topology") != std::string::npos;
+}
+
 std::string with_gate(const std::string& patch, const Json& pod) {
   Json operations = patch.empty() ? Json::array() : parse_json(patch);
   const Json gate = Json::object({{"name", dialects::kGate}});
@@ -357,6 +363,13 @@ Result<AdmissionAnswer> mutate(std::string_view text, const AdmissionContext& co
     DeviceUsage asked;
     for (const dialects::ContainerRequest& request : translation.requests) asked += least_usage(request.spec);
     if (const auto why = context.quotas->forbidden(review.name_space, scope_of(pod), asked)) refused.push_back(*why);
+  }
+  if (may_have_gang_marks(review.object)) {
+    HEDDLE_TRY(const model::Pod pod, codec::parse_pod(review.object));
+    const bool ignored = dialects::is_ignored(pod.meta.labels);
+    for (std::string& line : check_gang_marks(pod, translation.requests, context.hardware.get())) {
+      if (!ignored) refused.push_back(std::move(line));
+    }
   }
   if (!refused.empty()) return refuse(review, refused);
   if (translation.requests.empty()) {

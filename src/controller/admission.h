@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "catalog/catalog.h"
 #include "controller/quota.h"
 #include "model/claim.h"
 
@@ -14,9 +15,10 @@ namespace heddle::controller {
 
 // What the functions know of the cluster besides the review.
 struct AdmissionContext {
-  std::shared_ptr<const catalog::Requests> rules;  // must be set
-  std::shared_ptr<const QuotaTable> quotas;        // may be null
-  std::string controller_user;                     // who may change what others may not; empty: nobody
+  std::shared_ptr<const catalog::Requests> rules;              // must be set
+  std::shared_ptr<const QuotaTable> quotas;                    // may be null
+  std::string controller_user;                                 // who may change what others may not; empty: nobody
+  std::shared_ptr<const catalog::Catalog> hardware = nullptr;  // null: which slices are sold is not looked at
 };
 
 struct AdmissionAnswer {

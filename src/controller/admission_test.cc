@@ -51,6 +51,35 @@ Json response(const Result<AdmissionAnswer>& answer) {
   return body["response"];
 }
 
+TEST(Mutate, MarksOfAGangOnALonePodAreRefused) {
+  Json object = pod({{"nvidia.com/gpu", "1"}});
+  object["metadata"]["annotations"]["heddle.dev/topology-required"] = "rack";
+  const Json refused = response(mutate(review("Pod", object).dump(), context()));
+  EXPECT_EQ(refused["allowed"], false);
+  EXPECT_EQ(
+      refused["status"]["message"],
+      "metadata.annotations[heddle.dev/topology-required]: rack says something of a gang, and this pod is in none: "
+      "write heddle.dev/gang with the gang's name and heddle.dev/gang-size beside it, or leave it out");
+  object["metadata"]["annotations"]["heddle.dev/gang"] = "g";
+  object["metadata"]["annotations"]["heddle.dev/gang-size"] = "2";
+  EXPECT_EQ(response(mutate(review("Pod", object).dump(), context()))["allowed"], true);
+}
+
+TEST(Mutate, ASliceThatIsNotSoldIsRefused) {
+  AdmissionContext with_hardware = context();
+  with_hardware.hardware = std::make_shared<const catalog::Catalog>(catalog::Catalog::built_in().value());
+  Json object = pod({{"google.com/tpu", "4"}});
+  object["metadata"]["labels"] = {
+      {"heddle.dev/gang", "g"}, {"heddle.dev/gang-size", "12"}, {"heddle.dev/topology-required", "slice-3x4x4"}};
+  const Json refused = response(mutate(review("Pod", object).dump(), with_hardware));
+  EXPECT_EQ(refused["allowed"], false);
+  EXPECT_EQ(refused["status"]["message"],
+            "metadata.labels[heddle.dev/topology-required]: slice-3x4x4 is no shape in which Google TPU sells slices: "
+            "`heddle catalog show google` has them");
+  object["metadata"]["labels"]["heddle.dev/topology-required"] = "slice-2x4x4";
+  EXPECT_EQ(response(mutate(review("Pod", object).dump(), with_hardware))["allowed"], true);
+}
+
 TEST(Mutate, APolicyOfPlacementThatIsNoneIsRefused) {
   for (const char* list : {"labels", "annotations"}) {
     Json object = pod({{"nvidia.com/gpu", "1"}});

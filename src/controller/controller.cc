@@ -291,6 +291,7 @@ kube::HttpResponse Running::review(const kube::HttpRequest& request) {
   AdmissionContext context;
   context.controller_user = options_.controller_user;
   context.rules = options_.reconciler.rules;
+  context.hardware = options_.hardware;
   {
     const std::lock_guard lock(shared_mutex_);
     context.quotas = quotas_;
@@ -347,6 +348,8 @@ Result<std::unique_ptr<Controller>> Controller::start(ControllerOptions options,
   }
   HEDDLE_TRY(catalog::Requests rules, catalog::Requests::with_folder(options.catalog_folder));
   options.reconciler.rules = std::make_shared<const catalog::Requests>(std::move(rules));
+  HEDDLE_TRY(catalog::Catalog hardware, catalog::Catalog::with_folder(options.catalog_folder));
+  options.hardware = std::make_shared<const catalog::Catalog>(std::move(hardware));
   auto running = std::make_unique<Running>(std::move(options), client, clock, log);
   HEDDLE_CHECK_OK(running->open());
   return running;

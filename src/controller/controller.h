@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "catalog/catalog.h"
 #include "controller/reconciler.h"
 #include "controller/sender.h"
 #include "kube/client.h"
@@ -34,6 +35,7 @@ struct ControllerOptions {
   DieAt die_at;
   std::string catalog_folder;    // an administrator's catalogue beside the built-in one; empty: none
   ReconcilerOptions reconciler;  // rules are read by start()
+  std::shared_ptr<const catalog::Catalog> hardware = nullptr;  // read by start()
 };
 
 // Errors: kUnsupported with the reason when the API server is older than 1.36 or does not serve resource.k8s.io/v1.

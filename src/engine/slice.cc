@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <set>
 
@@ -148,10 +149,15 @@ class SliceSearch {
     std::optional<Cuboid>& chosen = cuboid_;
     bool divides = false;
     bool possible = false;
+    const int64_t asked = least_of_a_member();
     for (const NamedTorus& torus : tori_) {
       const auto sizes = placement::orientations(chips_, torus.host);
       if (sizes.empty()) continue;
       divides = true;
+      if (asked < placement::volume_of(torus.host)) {
+        part_of_ = torus.host;
+        continue;
+      }
       hosts_ = placement::volume_of(sizes.front());
       if (hosts_ != here()) continue;
       placement::Torus whole = torus.torus;
@@ -181,6 +187,13 @@ class SliceSearch {
     return places;
   }
 
+  // Chips that each member asks for, at least. The hosts of a slice are its own: nobody else gets a part of one.
+  [[nodiscard]] int64_t least_of_a_member() const {
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (const GangMember& member : request_.members) least = std::min(least, most_devices(member.request));
+    return least;
+  }
+
   // Members that there are, placed ones too.
   [[nodiscard]] int64_t here() const {
     return static_cast<int64_t>(request_.members.size() + request_.fixed_nodes.size());
@@ -192,6 +205,13 @@ class SliceSearch {
       return no(
           true, "Slice",
           fmt::format("{} is not made of whole hosts of {} chips", name, placement::extent_text(tori_.front().host)));
+    }
+    if (hosts_ == 0 && part_of_) {
+      return no(true, "Slice",
+                fmt::format("a host of a slice is {} chips, all of them its own, and a member of gang {} asks for {}: "
+                            "ask for {} in each",
+                            placement::extent_text(*part_of_), request_.name, least_of_a_member(),
+                            placement::volume_of(*part_of_)));
     }
     if (hosts_ != here()) {
       return no(true, "Slice",
@@ -317,7 +337,8 @@ class SliceSearch {
   std::set<std::string> fixed_;
   const NamedTorus* torus_ = nullptr;  // of the slice that was found
   std::optional<Cuboid> cuboid_;
-  bool opened_ = false;  // closed hosts count as usable
+  bool opened_ = false;            // closed hosts count as usable
+  std::optional<Extent> part_of_;  // a host of which the members ask for a part
 };
 
 }  // namespace

@@ -62,6 +62,15 @@ class SliceTest : public test::GangFleet {
   }
 };
 
+TEST_F(SliceTest, AMemberTakesAllOfItsHost) {
+  add_torus("pod", 2, 2, 2, false);
+  GangRequest part = slice("2x2x2", 2);
+  for (GangMember& member : part.members) member.request.claims[0] = test::make_claim("ns/c", {.count = 2});
+  EXPECT_EQ(
+      reason(part, true),
+      "a host of a slice is 2x2x1 chips, all of them its own, and a member of gang g asks for 2: ask for 4 in each");
+}
+
 TEST_F(SliceTest, AllHostsOfOneCuboidInRankOrder) {
   add_torus("pod", 2, 2, 4, false);
   // 2x2x2 hosts as written; turned they would be 2x1x4 or 1x2x4, which leave as much, and a longer border.
