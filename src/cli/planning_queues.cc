@@ -282,7 +282,8 @@ void Planner::tell(PlannedWork& work, const Reasons& reasons) {
 
 void Planner::submit(PlannedWork& work) {
   auto [workload, refused] = workload_of(work);
-  if (refused) return tell(work, {{"Queue", refused->text()}});
+  // What asks for no accelerator is not for queues to refuse.
+  if (refused && !workload.portions.empty()) return tell(work, {{"Queue", refused->text()}});
   if (workload.submitted == Time{}) workload.submitted = before_all_;
   if (auto taken = queues_->submit(std::move(workload), now_); !taken) tell(work, {{"Queue", taken.error().text()}});
 }

@@ -15,6 +15,7 @@ using heddle::cli::testing::pod_yaml;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 constexpr const char* kCard = "nvidia.com/gpu: 1";
 
@@ -63,11 +64,13 @@ TEST(PlanQueuesTest, TheLimitHoldsAndThePositionIsSaid) {
 }
 
 TEST(PlanQueuesTest, AGuaranteeGoesFirstAndAQueueThatIsNotForThePodIsRefused) {
-  const Plan plan = plan_of(kFleet + queue("a", "quotas: [{guaranteed: 1}]") + queue("b", "quotas: [{guaranteed: 0}]") +
-                            pod_yaml("b1", kCard, "  priority: 9\n", label("b")) +
-                            pod_yaml("b2", kCard, "  priority: 9\n", label("b")) +
-                            pod_yaml("a1", kCard, "", label("a")) + pod_yaml("x", kCard, "", label("nowhere")));
-  EXPECT_THAT(placed(plan), ElementsAre("a1 on n1: gpu-0", "b1 on n1: gpu-1"));
+  const Plan plan =
+      plan_of(kFleet + queue("a", "quotas: [{guaranteed: 1}]") + queue("b", "quotas: [{guaranteed: 0}]") +
+              pod_yaml("b1", kCard, "  priority: 9\n", label("b")) +
+              pod_yaml("b2", kCard, "  priority: 9\n", label("b")) + pod_yaml("a1", kCard, "", label("a")) +
+              pod_yaml("x", kCard, "", label("nowhere")) + pod_yaml("plain", "cpu: 1", "", label("nowhere")));
+  // What asks for no accelerator is not for queues to refuse.
+  EXPECT_THAT(placed(plan), UnorderedElementsAre("a1 on n1: gpu-0", "b1 on n1: gpu-1", "plain on n1:"));
   ASSERT_THAT(pending(plan), ::testing::SizeIs(3));
   EXPECT_THAT(pending(plan)[0], HasSubstr("b2 Guarantee: there are 2 devices, 2 devices in use"));
   EXPECT_EQ(pending(plan)[1], "b2 Position: number 1 in queue b");
