@@ -225,6 +225,7 @@ model::Device make_device(const vendors::Card& card, const std::optional<std::st
   if (!card.runtime_version.empty()) attributes["runtimeVersion"] = version_or_text(card.runtime_version);
   text("linkDomain", card.link_domain);
   text("superNode", card.super_node);
+  if (!card.is_partition()) text("module", card.module);
   text("resource.kubernetes.io/pciBusID", card.pci_bus_id);
   text("resource.kubernetes.io/pcieRoot", card.pcie_root);
   if (card.numa_node >= 0) attributes["resource.kubernetes.io/numaNode"] = card.numa_node;

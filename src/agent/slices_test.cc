@@ -298,6 +298,7 @@ TEST(Slices, EachVendorHasItsOwnPool) {
     npu.kind = "npu";
     npu.uuid = "NPU" + std::to_string(i);
     npu.super_node = "7";
+    npu.module = "0";
     list.push_back(npu);
   }
   const auto slices = desired_slices(kNode, list, {});
@@ -311,6 +312,8 @@ TEST(Slices, EachVendorHasItsOwnPool) {
   EXPECT_EQ(slices[2].devices[0].name, "npu-0");
   EXPECT_EQ(std::get<std::string>(slices[2].devices[0].attributes.at("kind")), "npu");
   EXPECT_EQ(std::get<std::string>(slices[2].devices[0].attributes.at("superNode")), "7");
+  EXPECT_EQ(std::get<std::string>(slices[2].devices[0].attributes.at("module")), "0");
+  EXPECT_FALSE(slices[1].devices[0].attributes.contains("module"));
 }
 
 TEST(Slices, ADevicePluginOfTheVendorOwnsItsCards) {

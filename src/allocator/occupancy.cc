@@ -44,11 +44,10 @@ Occupancy Occupancy::emptied() const {
 }
 
 const Held& Occupancy::assumed(const DeviceInfo& device) const {
-  if (assumption_->all_free) return kNothing;
   for (const auto& [other, held] : assumption_->instead) {
     if (other == &device) return held;
   }
-  return device.held;
+  return assumption_->all_free ? kNothing : device.held;
 }
 
 bool Occupancy::is_taken(const DeviceInfo& device) const {
@@ -109,7 +108,7 @@ Occupancy::Counters& Occupancy::counters_of(const PoolInfo& pool) {
     made.left.push_back(counter.total - (assumption_->all_free ? 0 : counter.used));
   }
   for (const auto& [other, assumed] : assumption_->instead) {
-    const bool before = other->held.whole > 0 || other->held.shares > 0;
+    const bool before = !assumption_->all_free && (other->held.whole > 0 || other->held.shares > 0);
     const bool now = assumed.whole > 0 || assumed.shares > 0;
     if (other->pool != &pool || before == now) continue;
     for (const CounterUse& use : other->counters) made.left[use.counter] += now ? -use.amount : use.amount;

@@ -28,6 +28,7 @@ class Occupancy {
   // Starts again with nothing taken. The assumption must outlive what follows.
   void begin(const Assumption& assumption);
 
+  // As the assumption has it: what it says of one device goes before that all are free.
   [[nodiscard]] const Held& held(const DeviceInfo& device) const {
     if (assumption_->instead.empty()) return assumption_->all_free ? kNothing : device.held;
     return assumed(device);

@@ -129,6 +129,50 @@ void fill(const std::vector<Card>& cards, const std::vector<size_t>& from, size_
   }
 }
 
+std::vector<size_t> in_fewest_places(const std::vector<Card>& cards, const std::vector<size_t>& from, size_t count) {
+  std::vector<size_t> out;
+  for (size_t level = kRoot; level < kLevels; ++level) {
+    std::vector<std::vector<size_t>> groups = split(cards, from, level);
+    std::vector<size_t>* group = tightest(groups, count);
+    if (group == nullptr) continue;
+    fill(cards, *group, count, level, out);
+    return out;
+  }
+  fill(cards, from, count, kLevels, out);
+  return out;
+}
+
+constexpr size_t kFewestDies = 2;
+
+// Dies of modules, of those that may be taken. A module of which not every die is among them is broken.
+struct Dies {
+  size_t of_a_module = 0;                       // 0: there are no modules
+  std::map<size_t, std::vector<size_t>> whole;  // by the first die of each
+  std::vector<size_t> firsts;
+  std::vector<size_t> others;  // of broken modules, or of none
+};
+
+Dies dies_among(const std::vector<Card>& cards, const std::vector<size_t>& from) {
+  Dies dies;
+  std::map<int32_t, size_t> sizes;
+  for (const Card& card : cards) {
+    if (card.module >= 0) dies.of_a_module = std::max({dies.of_a_module, kFewestDies, ++sizes[card.module]});
+  }
+  if (dies.of_a_module == 0) return dies;
+  std::map<int32_t, std::vector<size_t>> here;
+  for (const size_t card : from) here[cards[card].module].push_back(card);
+  for (const size_t card : from) {
+    const std::vector<size_t>& module = here[cards[card].module];
+    if (cards[card].module < 0 || module.size() < dies.of_a_module) {
+      dies.others.push_back(card);
+    } else if (module.front() == card) {
+      dies.firsts.push_back(card);
+      dies.whole[card] = module;
+    }
+  }
+  return dies;
+}
+
 }  // namespace
 
 std::string attribute_text(const DeviceInfo& device, const char* name) {
@@ -168,6 +212,7 @@ NodeCards cards_of(const NodeEntry& node, const std::string& managed_driver, con
   Places links(kLinkDomain);
   Places roots(kPcieRoot);
   Places numas(kNumaNode);
+  Places modules(kModuleAttribute);
   bool one_kind = true;
   for (const allocator::PoolView& view : node.view.pools) {
     if (view.pool->driver != managed_driver || view.pool->incomplete || !view.pool->invalid.empty()) continue;
@@ -176,7 +221,7 @@ NodeCards cards_of(const NodeEntry& node, const std::string& managed_driver, con
       std::string kind = kind_of(*device);
       one_kind = one_kind && (found.cards.empty() || kind == found.kind);
       found.kind = std::move(kind);
-      found.cards.push_back({device, links.of(*device), roots.of(*device), numas.of(*device)});
+      found.cards.push_back({device, links.of(*device), roots.of(*device), numas.of(*device), modules.of(*device)});
     }
   }
   if (one_kind && found.cards.size() <= placement::kMaxCards) return found;
@@ -185,16 +230,19 @@ NodeCards cards_of(const NodeEntry& node, const std::string& managed_driver, con
 }
 
 std::vector<size_t> close_together(const std::vector<Card>& cards, const std::vector<size_t>& from, size_t count) {
-  for (size_t level = kRoot; level < kLevels; ++level) {
-    std::vector<std::vector<size_t>> groups = split(cards, from, level);
-    std::vector<size_t>* group = tightest(groups, count);
-    if (group == nullptr) continue;
-    std::vector<size_t> out;
-    fill(cards, *group, count, level, out);
-    return out;
-  }
+  const Dies dies = dies_among(cards, from);
+  if (dies.of_a_module == 0) return in_fewest_places(cards, from, count);
+  size_t modules = std::min(count / dies.of_a_module, dies.firsts.size());
+  if (count > modules * dies.of_a_module + dies.others.size()) ++modules;  // the last one is broken
   std::vector<size_t> out;
-  fill(cards, from, count, kLevels, out);
+  for (const size_t first : in_fewest_places(cards, dies.firsts, modules)) {
+    const std::vector<size_t>& module = dies.whole.at(first);
+    out.insert(out.end(), module.begin(), module.end());
+  }
+  out.resize(std::min(out.size(), count));
+  if (out.size() == count) return out;
+  const std::vector<size_t> close = in_fewest_places(cards, dies.others, count - out.size());
+  out.insert(out.end(), close.begin(), close.end());
   return out;
 }
 

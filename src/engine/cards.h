@@ -21,9 +21,10 @@ struct NodeEntry;
 struct Card {
   const allocator::DeviceInfo* device = nullptr;
   // Where it is wired; -1: it does not say. Equal numbers mean the same only on one node.
-  int32_t link = -1;  // linkDomain
-  int32_t root = -1;  // resource.kubernetes.io/pcieRoot
-  int32_t numa = -1;  // resource.kubernetes.io/numaNode
+  int32_t link = -1;    // linkDomain
+  int32_t root = -1;    // resource.kubernetes.io/pcieRoot
+  int32_t numa = -1;    // resource.kubernetes.io/numaNode
+  int32_t module = -1;  // of which it is a die (modules.h)
 };
 
 struct NodeCards {
@@ -52,6 +53,8 @@ int milli_of(const allocator::Shape& shape, const allocator::Consumption& take);
 // `count` of these cards, close together: all on one PCIe root, else on one NUMA node, else in one link domain, the
 // place that is left with the fewest; where none has enough, in as few such places as can be. Always inside as few link
 // domains as can be. Cards that say nothing of where they are count as being in one place. Ties in the order given.
+// Dies of modules (modules.h): as many whole modules as the number fills, close together, and for what is left over the
+// dies of broken ones before those of another whole one.
 // from: indices into `cards`; at least `count` of them.
 std::vector<size_t> close_together(const std::vector<Card>& cards, const std::vector<size_t>& from, size_t count);
 

@@ -150,6 +150,17 @@ std::vector<Card> box(bool links, bool numas, bool roots) {
   return cards;
 }
 
+// Four modules of two dies each.
+std::vector<Card> modules(bool roots = false) {
+  std::vector<Card> cards = box(false, true, false);
+  for (int i = 0; i < 8; ++i) {
+    Card& card = cards[static_cast<size_t>(i)];
+    card.module = i / 2;
+    if (roots) card.root = i % 2;  // each die has its own
+  }
+  return cards;
+}
+
 struct CloseCase {
   const char* name;
   std::vector<Card> cards;
@@ -168,6 +179,14 @@ const std::vector<CloseCase> kClose = {
     {"SixFromTwoDomainsTheFullOneFirst", box(true, true, true), {0, 1, 2, 4, 5, 6, 7}, 6, {4, 5, 6, 7, 0, 1}},
     {"OneLeavesPairsWhole", box(false, true, true), {0, 1, 3, 4, 5}, 1, {3}},
     {"OnlyNumaIsKnown", box(false, true, false), {0, 1, 4, 5, 6}, 3, {4, 5, 6}},
+    {"TwoOfOneModule", modules(), {1, 2, 3, 5, 6, 7}, 2, {2, 3}},
+    {"OneOfABrokenModule", modules(), {0, 1, 3, 4, 5}, 1, {3}},
+    {"FourOfTwoModules", modules(), {1, 2, 3, 5, 6, 7}, 4, {2, 3, 6, 7}},
+    {"TheOddOneOfABrokenModule", modules(), {0, 1, 3, 4, 5}, 3, {0, 1, 3}},
+    {"TheOddOneBreaksOne", modules(), {0, 1, 4, 5, 6, 7}, 3, {4, 5, 6}},
+    {"ModulesOfOneNumaNode", modules(), {0, 1, 2, 4, 5, 6, 7}, 4, {4, 5, 6, 7}},
+    {"AModuleBeforeARoot", modules(true), {0, 2, 4, 5}, 2, {4, 5}},
+    {"WithoutWholeModulesAnyDo", modules(), {0, 2, 4}, 2, {0, 2}},
     {"OnlyRootsAreKnown", box(false, false, true), {0, 2, 3, 5}, 3, {2, 3, 0}},
 };
 

@@ -86,8 +86,21 @@ class Explainer {
         if (!served) return request_shortage(request.alternatives.front(), nodes);
       }
     }
+    const std::string broken = broken_modules(nodes, {});
+    if (!broken.empty()) return broken;
     return fmt::format("each request fits alone, but no node has devices free for all of them together: {}",
                        list_requests(placement_.claims));
+  }
+
+  // Of requests that a node could serve if it were not for whole modules; empty: that is not why.
+  std::string broken_modules(const std::vector<const NodeEntry*>& nodes, const Assumption& assumption) {
+    for (const NodeEntry* node : nodes) {
+      if (!placement_.fits_in_parts(*node, assumption)) continue;
+      return fmt::format("no node has whole modules for {}; {} has enough only with modules of which a part is {}",
+                         list_requests(placement_.claims), node->view.node,
+                         assumption.all_free ? "out of order" : "in use");
+    }
+    return std::string();
   }
 
   Result<bool> served_somewhere(allocator::PreparedRequest& request, const std::vector<const NodeEntry*>& nodes) {
@@ -318,6 +331,13 @@ class Explainer {
         add(look.code, look.message);
         return look.tainted;
       }
+    }
+    std::vector<const NodeEntry*> nodes;
+    for (const Verdict& verdict : verdicts_) nodes.push_back(verdict.node);
+    std::string broken = broken_modules(nodes, {.all_free = true, .instead = {}});
+    if (!broken.empty()) {
+      add("Capacity", std::move(broken));
+      return true;
     }
     add("Capacity", fmt::format("each request fits alone, but no node has enough devices for all of them together: {}",
                                 list_requests(placement_.claims)));

@@ -8,11 +8,12 @@
 namespace heddle::engine {
 namespace {
 
-// Several whole cards by one request, and nothing else.
-const allocator::Alternative* several_whole(const Placement& placement) {
+// Several whole cards by one request, and nothing else; or one die of a module.
+const allocator::Alternative* several_whole(const Placement& placement, const NodeEntry& node) {
   if (placement.claims.size() != 1 || placement.claims[0].requests.size() != 1) return nullptr;
   const auto& alternatives = placement.claims[0].requests[0].alternatives;
-  if (alternatives.size() != 1 || alternatives[0].all || alternatives[0].count < 2) return nullptr;
+  const int64_t fewest = node.modules.dies > 0 ? 1 : 2;
+  if (alternatives.size() != 1 || alternatives[0].all || alternatives[0].count < fewest) return nullptr;
   const bool whole = alternatives[0].spec->capacity.empty() && !alternatives[0].memory_percent;
   return whole ? &alternatives[0] : nullptr;
 }
@@ -30,9 +31,9 @@ bool free_in(const Overlay& overlay, const allocator::DeviceInfo& device) {
 std::vector<const allocator::DeviceInfo*> GangSearch::close_cards(size_t node, size_t group,
                                                                   const Overlay& overlay) const {
   std::vector<const allocator::DeviceInfo*> close;
-  const allocator::Alternative* asked = several_whole(groups_[group]->placement());
-  if (asked == nullptr) return close;
   const NodeEntry& entry = *nodes_[node];
+  const allocator::Alternative* asked = several_whole(groups_[group]->placement(), entry);
+  if (asked == nullptr) return close;
   const State::Impl& state = state_.inside();
   NodeCards seen;
   if (entry.reshaped) seen = cards_of(entry, state.managed_driver, state.options);
@@ -51,8 +52,9 @@ std::vector<const allocator::DeviceInfo*> GangSearch::close_cards(size_t node, s
 Result<void> GangSearch::bring_together(GangAttempt& made) {
   std::map<size_t, std::vector<size_t>> by_node;
   for (size_t i = 0; i < made.members.size(); ++i) {
-    if (made.members[i] && several_whole(groups_[made.members[i]->group]->placement()) != nullptr)
-      by_node[made.members[i]->node].push_back(i);
+    const auto& spot = made.members[i];
+    if (spot && several_whole(groups_[spot->group]->placement(), *nodes_[spot->node]) != nullptr)
+      by_node[spot->node].push_back(i);
   }
   std::map<size_t, size_t> there;
   for (const auto& spot : made.members) {

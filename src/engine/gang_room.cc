@@ -131,7 +131,8 @@ Result<std::vector<Solution>> GangGroup::take_together(const NodeEntry& node, co
   }
   HEDDLE_TRY(Placement placement, make_placement(placement_->state, many));
   allocator::Solver solver(placement.claims, placement.policy, placement.state.options);
-  auto found = solver.solve(node.view, overlay.assumption);
+  const auto seen = placement_->seen_on(node, overlay.assumption);
+  auto found = solver.solve(node.view, seen ? *seen : overlay.assumption);
   const bool unclear = !found && (found.error().code == Code::kUnavailable || found.error().code == Code::kExhausted);
   if (unclear) return std::vector<Solution>();
   HEDDLE_TRY(const Solution* together, std::move(found));
@@ -170,7 +171,8 @@ Result<std::vector<Solution>> GangGroup::take(const NodeEntry& node, Overlay& ov
   }
   const Overlay before = one_by_one_ ? Overlay{} : overlay;
   while (static_cast<int64_t>(copies.size()) < limit) {
-    auto found = placement_->solver->solve(node.view, overlay.assumption);
+    const auto seen = placement_->seen_on(node, overlay.assumption);
+    auto found = placement_->solver->solve(node.view, seen ? *seen : overlay.assumption);
     const bool unclear = !found && (found.error().code == Code::kUnavailable || found.error().code == Code::kExhausted);
     if (unclear) break;
     HEDDLE_TRY(const Solution* solution, std::move(found));

@@ -290,10 +290,12 @@ void Inventory::update_view(const Pool& pool, NodeEntry& node) {
     if (allocator::sees(node.node, *device.scope)) view.devices.push_back(&device);
   }
   for (const auto& [name, slice] : pool.slices) relevant = relevant || allocator::sees(node.node, slice.object.scope);
-  if (!relevant && view.devices.empty()) return;
-  const auto place = std::upper_bound(views.begin(), views.end(), view,
-                                      [](const auto& a, const auto& b) { return view_order(a) < view_order(b); });
-  views.insert(place, std::move(view));
+  if (relevant || !view.devices.empty()) {
+    const auto place = std::upper_bound(views.begin(), views.end(), view,
+                                        [](const auto& a, const auto& b) { return view_order(a) < view_order(b); });
+    views.insert(place, std::move(view));
+  }
+  node.modules = modules_of(views, managed_driver_);
 }
 
 uint32_t Inventory::take_index() {

@@ -15,6 +15,7 @@
 #include "engine/cards.h"
 #include "engine/engine.h"
 #include "engine/ledger.h"
+#include "engine/modules.h"
 #include "engine/templates.h"
 #include "model/device.h"
 #include "model/pod.h"
@@ -36,6 +37,7 @@ struct NodeEntry {
   // Since Inventory::take_touched().
   bool touched = false;
   bool reshaped = true;  // its devices, or whether it can be used at all
+  Modules modules = {};  // of its devices
 };
 
 class Inventory {

@@ -176,7 +176,8 @@ Result<std::vector<Prospect>> prospects(Placement& placement) {
 // A pool that is being updated or is broken keeps mode All off this node; another node may serve it.
 Result<const allocator::Solution*> solve_on(Placement& placement, const NodeEntry& node, const Assumption& assumption) {
   if (!placement.solver) placement.solver.emplace(placement.claims, placement.policy, placement.state.options);
-  auto solution = placement.solver->solve(node.view, assumption);
+  const std::optional<Assumption> seen = placement.seen_on(node, assumption);
+  auto solution = placement.solver->solve(node.view, seen ? *seen : assumption);
   if (!solution && solution.error().code == Code::kUnavailable) return nullptr;
   return solution;
 }
@@ -246,11 +247,12 @@ Result<std::optional<Best>> packed(State::Impl& state, Placement& placement) {
   return best;
 }
 
-// Several whole cards lie equally well for the policies that only look at what is free: the closest together are taken.
+// Whole cards lie equally well for the policies that only look at what is free: the closest together are taken, and of
+// dies of modules those of a broken one.
 Result<void> bring_together(State::Impl& state, Placement& placement, Best& best) {
   state.packing.refresh(state);
   HEDDLE_TRY(const std::optional<Packing::Ask> ask, state.packing.ask_of(placement));
-  if (!ask || ask->mix.cards < 2) return {};
+  if (!ask || (ask->mix.cards < 2 && best.node->modules.dies == 0)) return {};
   std::vector<const DeviceInfo*> close = state.packing.close_cards(*ask, *best.node);
   if (close.empty()) return {};
   placement.policy.choose(std::move(close));
@@ -295,6 +297,20 @@ int64_t free_millionths(const NodeEntry& node) {
   if (!node.free_known) node.free_millionths = free_millionths(node, {});
   node.free_known = true;
   return node.free_millionths;
+}
+
+std::optional<Assumption> Placement::seen_on(const NodeEntry& node, const Assumption& assumption) const {
+  if (node.modules.dies == 0) return std::nullopt;
+  const std::vector<const Alternative*> asked = filling(claims, node.modules.dies);
+  if (asked.empty()) return std::nullopt;
+  return whole_modules_only(node.modules, asked, assumption);
+}
+
+bool Placement::fits_in_parts(const NodeEntry& node, const Assumption& assumption) {
+  if (!seen_on(node, assumption)) return false;
+  if (!solver) solver.emplace(claims, policy, state.options);
+  const auto found = solver->solve(node.view, assumption);
+  return found.has_value() && *found != nullptr;
 }
 
 Result<bool> Placement::devices_fit(const NodeEntry& node, const Assumption& assumption) {

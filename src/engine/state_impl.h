@@ -95,6 +95,11 @@ struct Placement {
   [[nodiscard]] std::optional<model::HostPort> port_conflict_on(const NodeEntry& node,
                                                                 const std::set<std::string>& ended = {}) const;
   [[nodiscard]] Result<bool> devices_fit(const NodeEntry& node, const allocator::Assumption& assumption);
+  // The same for requests that fill modules (modules.h), if dies of any modules would do. False: there is no such node.
+  [[nodiscard]] bool fits_in_parts(const NodeEntry& node, const allocator::Assumption& assumption);
+  // What the solver is told in place of the assumption, so that such requests get whole modules; nothing: the same.
+  [[nodiscard]] std::optional<allocator::Assumption> seen_on(const NodeEntry& node,
+                                                             const allocator::Assumption& assumption) const;
 };
 
 // request is borrowed.

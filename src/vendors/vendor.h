@@ -45,6 +45,8 @@ struct Card {
   std::string health_message;
   bool mps = false;   // the node's control daemon of NVIDIA's MPS serves it
   bool cuts = false;  // its driver makes partitions of it when it is told to
+  // Which of the node's modules it is a die of, where a module is more than one; empty: it is no such die.
+  std::string module = {};
 
   [[nodiscard]] bool is_partition() const { return !partition.parent_uuid.empty(); }
 };

@@ -33,6 +33,7 @@ json to_json(const Card& card) {
               {"runtimeVersion", card.runtime_version},
               {"linkDomain", card.link_domain},
               {"superNode", card.super_node},
+              {"module", card.module},
               {"partitioned", card.partitioned},
               {"healthy", card.healthy},
               {"healthMessage", card.health_message}};
@@ -58,6 +59,7 @@ Card card_of(const json& in) {
   in.at("runtimeVersion").get_to(card.runtime_version);
   in.at("linkDomain").get_to(card.link_domain);
   card.super_node = in.value("superNode", "");  // files of before do not have it
+  card.module = in.value("module", "");         // nor this
   card.cuts = in.value("cuts", false);
   in.at("partitioned").get_to(card.partitioned);
   in.at("healthy").get_to(card.healthy);

@@ -28,7 +28,8 @@ constexpr int kMaxErrorCodes = 128;
 // The call has no length: the driver keeps far fewer contexts of an NPU than this.
 constexpr size_t kMaxProcesses = 8192;
 constexpr unsigned kNoDevice = 0xFFFFFFFF;
-constexpr unsigned kMajorAlarm = 2;  // 1 is a warning, which the NPU works on with
+constexpr const char* kTwoDies = "Ascend910";  // a 910C, whose modules have two dies each: for DCMI a card of two NPUs
+constexpr unsigned kMajorAlarm = 2;            // 1 is a warning, which the NPU works on with
 constexpr int64_t kFirstVnpu = 100;
 constexpr int64_t kVnpuIds = 16;  // of an NPU
 constexpr int64_t kMiB = int64_t{1} << 20;
@@ -258,6 +259,8 @@ Result<Card> Probe::Impl::describe(const Handle& handle) const {
     card.model = text_of(older.chip_name);
   }
   if (card.model.empty()) return fail(Code::kUnavailable, handle.uuid + " has no chip name");
+  const bool die = card.model == kTwoDies && handle.place.parent_uuid.empty() && devices_of(handle.card) > 1;
+  if (die) card.module = std::to_string(handle.card);
   card.partitioned = handle.cut;
   card.cuts = handle.cuts;
   card.partition = handle.place;

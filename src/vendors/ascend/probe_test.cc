@@ -68,7 +68,10 @@ TEST(AscendProbe, DescribesWhatTheDriverHasAndFollowsItsHealth) {
   EXPECT_NE(first.uuid, found.cards[1].uuid);
   EXPECT_EQ(found.cards[2].model, "910B4");
   EXPECT_EQ(found.cards[2].minor, 2);
+  EXPECT_EQ(first.module, "0");
+  EXPECT_EQ(found.cards[1].module, "0") << "the other die of it";
   EXPECT_EQ(found.cards[2].super_node, "");
+  EXPECT_EQ(found.cards[2].module, "");
   EXPECT_EQ(found.cards[3].model, "310P3");
   EXPECT_EQ(found.cards[3].memory_bytes, 21527 * (kGiB >> 10)) << "as the catalogue has it";
 
