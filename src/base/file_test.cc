@@ -7,19 +7,15 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/temporary_folder.h"
+
 namespace heddle {
 namespace {
 
 class FileTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = testing::TempDir() + "file_test-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-
-  std::string root_;
+  const TemporaryFolder folder_of_test_;
+  const std::string root_ = folder_of_test_.path();
 };
 
 TEST_F(FileTest, AWriteReplacesTheWholeFileAndLeavesNothingBeside) {

@@ -23,7 +23,7 @@ TEST(JsonTest, WhatIsNestedDeeperThanAnyObjectIsNoJson) {
 }
 
 TEST(JsonTest, BracketsInTextAreNotDepth) {
-  const std::string brackets(2 * kMaxJsonDepth, '[');
+  const std::string brackets(size_t{2} * kMaxJsonDepth, '[');
   EXPECT_EQ(parse_json("\"\\\"" + brackets + "\"").get<std::string>(), "\"" + brackets);
   // Closed ones do not count either.
   std::string many = "[";

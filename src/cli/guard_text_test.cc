@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/temporary_folder.h"
 #include "base/unique_fd.h"
 #include "cli/guard_selftest.h"
 
@@ -101,8 +102,8 @@ TEST(GuardText, TellsEveryChangeOnce) {
 }
 
 TEST(GuardText, FindsTheClaimsOfAStateFolder) {
-  std::string state = testing::TempDir() + "heddle-guard-XXXXXX";
-  ASSERT_NE(mkdtemp(state.data()), nullptr);
+  const TemporaryFolder temporary;
+  const std::string& state = temporary.path();
   EXPECT_FALSE(guard_folders(state));
   const GuardView made = view();
   const std::string folder = state + "/claims/uid-1/gpu";
@@ -115,7 +116,6 @@ TEST(GuardText, FindsTheClaimsOfAStateFolder) {
   EXPECT_FALSE(look->usage) << "the file is not there";
   EXPECT_EQ(look->limits.devices.size(), 2u);
   EXPECT_FALSE(look->hints.at(0).fresh);
-  ASSERT_TRUE(remove_tree(state));
 }
 
 constexpr int64_t kLimit = 1024 * kMiB;

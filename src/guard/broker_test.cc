@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/file.h"
+#include "base/temporary_folder.h"
 #include "guard/files.h"
 #include "guard/layout.h"
 #include "guard/ledger.h"
@@ -203,13 +204,6 @@ TEST(Hint, IsOneWordAndGrowsOld) {
 
 class ShareBrokerTest : public testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/heddle-broker-XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { EXPECT_TRUE(remove_tree(folder_)); }
-
   BrokeredClaim claim(const std::string& id, int cores, bool strict = false) const {
     ClaimLimits limits{id, "gpu", {{"GPU-1", int64_t{1} << 30, cores, false, 0}}, {}, 0};
     limits.flags.strict_share = strict;
@@ -230,7 +224,8 @@ class ShareBrokerTest : public testing::Test {
     Hint hint{};
     return unpack_hint(word, now, &hint) ? static_cast<double>(hint.rate_ppm) / 1e6 : -1;
   }
-  std::string folder_;
+  const TemporaryFolder folder_of_test_;
+  const std::string folder_ = folder_of_test_.path();
 };
 
 TEST_F(ShareBrokerTest, TellsEachTenantInItsOwnFile) {

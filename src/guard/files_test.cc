@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/temporary_folder.h"
 #include "base/unique_fd.h"
 #include "guard/layout.h"
 #include "guard/ledger.h"
@@ -34,13 +35,7 @@ ClaimLimits two_devices() {
 
 class FilesTest : public testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/heddle-guard-XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    folder_ = name;
-    path_ = folder_ + "/usage";
-  }
-  void TearDown() override { ASSERT_TRUE(remove_tree(folder_)); }
+  void SetUp() override { path_ = folder_ + "/usage"; }
 
   // Writes `bytes` of value into the usage file at `offset`, as a tenant could.
   void scribble(size_t offset, const void* value, size_t bytes) const {
@@ -49,7 +44,8 @@ class FilesTest : public testing::Test {
     ASSERT_EQ(::pwrite(fd.get(), value, bytes, static_cast<off_t>(offset)), static_cast<ssize_t>(bytes));
   }
 
-  std::string folder_;
+  const TemporaryFolder folder_of_test_;
+  const std::string folder_ = folder_of_test_.path();
   std::string path_;
 };
 

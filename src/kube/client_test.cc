@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "base/temporary_folder.h"
 #include "kube/http_server.h"
 #include "kube/testing.h"
 
@@ -314,8 +315,8 @@ TEST_F(ClientTest, CallOnTheIoThreadIsRefused) {
 }
 
 TEST_F(ClientTest, ReadsTheTokenFileAgainWhenItChanges) {
-  std::string folder = ::testing::TempDir() + "heddle-token-XXXXXX";
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   Watched<std::string> seen;
   const auto server = serve([&](const HttpRequest& request) {
     seen.change([&](std::string& text) { text = request.headers.at("authorization"); });
@@ -335,7 +336,6 @@ TEST_F(ClientTest, ReadsTheTokenFileAgainWhenItChanges) {
   ASSERT_TRUE(remove_file(config.token_file));
   ASSERT_TRUE(client->call(get("/x")));
   EXPECT_EQ(seen.get(), "Bearer two");
-  ASSERT_TRUE(remove_tree(folder));
 }
 
 TEST_F(ClientTest, RefusesConfigurationsThatCannotWork) {

@@ -6,27 +6,10 @@
 #include <string>
 
 #include "base/file.h"
+#include "base/temporary_folder.h"
 
 namespace heddle::kube {
 namespace {
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = ::testing::TempDir() + "heddle-config-XXXXXX";
-    path_ = ::mkdtemp(name.data());
-  }
-  ~TemporaryFolder() { std::ignore = remove_tree(path_); }
-  [[nodiscard]] std::string write(const std::string& name, const std::string& content) const {
-    const std::string path = path_ + "/" + name;
-    EXPECT_TRUE(write_file_atomic(path, content, 0600));
-    return path;
-  }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // cluster and user are the YAML of their inner objects, in flow style.
 std::string kubeconfig(const std::string& cluster, const std::string& user, const std::string& name_space = "") {

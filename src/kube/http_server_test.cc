@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/temporary_folder.h"
 #include "kube/certificates.h"
 #include "kube/client.h"
 #include "kube/testing.h"
@@ -265,8 +266,8 @@ TEST_F(HttpServerTest, StopWaitsForARunningHandlerAndSendsItsAnswer) {
 }
 
 TEST_F(HttpServerTest, AUnixSocketKnowsItsPeer) {
-  std::string folder = ::testing::TempDir() + "heddle-http-XXXXXX";
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   HttpServerOptions options;
   options.unix_socket = folder + "/s";
   options.unix_mode = 0660;

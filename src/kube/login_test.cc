@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/temporary_folder.h"
 #include "base/unique_fd.h"
 #include "kube/client.h"
 #include "kube/http_server.h"
@@ -21,15 +22,9 @@ namespace {
 
 class LoginTest : public ::testing::Test {
  protected:
-  LoginTest() {
-    std::string name = ::testing::TempDir() + "heddle-login-XXXXXX";
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~LoginTest() override { std::ignore = remove_tree(folder_); }
-
   // A configuration whose plugin is a shell script with this body.
   Config config_of(const std::string& body) {
-    const std::string path = folder_ + "/plugin";
+    const std::string path = folder_.path() + "/plugin";
     EXPECT_TRUE(write_file_atomic(path, "#!/bin/sh\n" + body + "\n", 0700));
     Config config;
     config.server = "https://cluster:6443";
@@ -48,18 +43,13 @@ class LoginTest : public ::testing::Test {
   static Result<Credential> ask(const Config& config) {
     return run_credential_plugin(config, false, Duration::seconds(60));
   }
-  [[nodiscard]] std::string read(const std::string& name) const {
-    const auto text = read_file(folder_ + "/" + name);
-    return text ? *text : std::string();
-  }
-
-  std::string folder_;
+  const TemporaryFolder folder_;
   SystemClock clock_;
   Logger log_{"test", LogLevel::kError, clock_};
 };
 
 TEST_F(LoginTest, ThePluginGetsItsArgumentsItsVariablesAndTheQuestion) {
-  Config config = config_of("cd " + folder_ +
+  Config config = config_of("cd " + folder_.path() +
                             R"(; echo "$1|$2" > args; echo "$GREETING|$KEEP" > env; echo "$KUBERNETES_EXEC_INFO" > info
 )" + token("t-$1"));
   config.ca_data = "CA";
@@ -71,9 +61,9 @@ TEST_F(LoginTest, ThePluginGetsItsArgumentsItsVariablesAndTheQuestion) {
   const auto got = ask(config);
   ASSERT_TRUE(got) << got.error().text();
   EXPECT_EQ(got->token, "t-a b");
-  EXPECT_EQ(read("args"), "a b|c\n");
-  EXPECT_EQ(read("env"), "hello|kept\n");
-  EXPECT_EQ(read("info"),
+  EXPECT_EQ(folder_.read("args"), "a b|c\n");
+  EXPECT_EQ(folder_.read("env"), "hello|kept\n");
+  EXPECT_EQ(folder_.read("info"),
             R"({"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","spec":{"cluster":)"
             R"({"certificate-authority-data":"Q0E=","insecure-skip-tls-verify":false,"server":"https://cluster:6443"},)"
             R"("interactive":false}})"
@@ -109,8 +99,8 @@ TEST_F(LoginTest, WhatFailsSaysWhichProgramAndHow) {
 }
 
 TEST_F(LoginTest, APluginThatHangsIsKilled) {
-  const auto late =
-      run_credential_plugin(config_of("echo $$ > " + folder_ + "/pid; exec sleep 1000"), false, Duration::millis(500));
+  const auto late = run_credential_plugin(config_of("echo $$ > " + folder_.path() + "/pid; exec sleep 1000"), false,
+                                          Duration::millis(500));
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().code, Code::kDeadlineExceeded);
   // Its output closed, it still has to end.
@@ -135,7 +125,7 @@ TEST_F(LoginTest, ALoginIsRenewedBeforeItExpiresAndAtMostOnceInTenSeconds) {
     }
     return got;
   };
-  const std::string count = "cd " + folder_ + "; echo x >> runs; N=$(wc -l < runs)\n";
+  const std::string count = "cd " + folder_.path() + "; echo x >> runs; N=$(wc -l < runs)\n";
   const std::string expires = R"(\"expirationTimestamp\":\"1970-01-01T01:00:00Z\")";
   const Config config = config_of(count + print(R"({\"token\":\"t$N\",)" + expires + "}"));
   Credential first;
@@ -143,14 +133,14 @@ TEST_F(LoginTest, ALoginIsRenewedBeforeItExpiresAndAtMostOnceInTenSeconds) {
   first.expires = Time{1000'000'000'000};
   const auto login = Login::create(config, first);
   EXPECT_FALSE(login->renewed(Time{969'000'000'000}));
-  EXPECT_EQ(read("runs"), "") << "31 s before its end it is good";
+  EXPECT_EQ(folder_.read("runs"), "") << "31 s before its end it is good";
   auto got = wait_for(*login, Time{970'000'000'000});
   ASSERT_TRUE(got);
   EXPECT_EQ(got->token, "t1");
   EXPECT_FALSE(login->renewed(Time{980'000'000'000}));
   login->refused();
   EXPECT_FALSE(login->renewed(Time{979'000'000'000}));
-  EXPECT_EQ(read("runs"), "x\n") << "refused 9 s after the last run: not yet";
+  EXPECT_EQ(folder_.read("runs"), "x\n") << "refused 9 s after the last run: not yet";
   got = wait_for(*login, Time{980'000'000'000});
   ASSERT_TRUE(got);
   EXPECT_EQ(got->token, "t2");
@@ -170,7 +160,7 @@ TEST_F(LoginTest, AClientUsesThePluginAndAsksAgainWhenItIsRefused) {
       },
       log_);
   ASSERT_TRUE(server) << server.error().text();
-  Config config = config_of("cd " + folder_ + "; echo x >> runs; N=$(wc -l < runs)\n" + token("t$N"));
+  Config config = config_of("cd " + folder_.path() + "; echo x >> runs; N=$(wc -l < runs)\n" + token("t$N"));
   config.server = "http://127.0.0.1:" + std::to_string((*server)->port());
   const auto client = Client::create(config, {}, clock_, log_);
   ASSERT_TRUE(client) << client.error().text();
@@ -187,7 +177,7 @@ TEST_F(LoginTest, AClientUsesThePluginAndAsksAgainWhenItIsRefused) {
     if (!good) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   EXPECT_TRUE(good);
-  EXPECT_EQ(read("runs"), "x\nx\n");
+  EXPECT_EQ(folder_.read("runs"), "x\nx\n");
 }
 
 TEST_F(LoginTest, WithoutACredentialThereIsNoClient) {

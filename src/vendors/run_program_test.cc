@@ -5,23 +5,19 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/temporary_folder.h"
 
 namespace heddle::vendors {
 namespace {
 
 class RunProgramTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = testing::TempDir() + "heddle-run-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    dir_ = pattern;
-  }
-  void TearDown() override { ASSERT_TRUE(remove_tree(dir_)); }
   static Result<void> shell(const std::string& script, Duration deadline = Duration::seconds(60)) {
     return run_program("/", {"/bin/sh", "-c", script}, deadline);
   }
 
-  std::string dir_;
+  const TemporaryFolder folder_of_test_;
+  const std::string dir_ = folder_of_test_.path();
 };
 
 TEST_F(RunProgramTest, SaysHowTheProgramEnded) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "base/temporary_folder.h"
 #include "vendors/partition.h"
 #include "vendors/sources.h"
 #include "vendors/wire.h"
@@ -140,8 +141,8 @@ TEST(CardSource, AsksForTheCardsSeldomAndForTheStatusAlways) {
 }
 
 TEST(CardSource, StartsFromWhatItKnewBeforeARestart) {
-  std::string dir = testing::TempDir() + "heddle-source-XXXXXX";
-  ASSERT_NE(::mkdtemp(dir.data()), nullptr);
+  const TemporaryFolder temporary;
+  const std::string& dir = temporary.path();
   ManualClock clock(Time{0});
   FakeVendor vendor;
   {
@@ -152,7 +153,6 @@ TEST(CardSource, StartsFromWhatItKnewBeforeARestart) {
   source.refresh();
   ASSERT_EQ(source.snapshot().inventory.cards.size(), 2U);
   EXPECT_FALSE(source.snapshot().inventory.cards[0].healthy) << "nobody has confirmed it yet";
-  ASSERT_TRUE(remove_tree(dir));
 }
 
 TEST(CardSource, AMachineWithoutTheVendorIsNotAFault) {

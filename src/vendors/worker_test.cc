@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "base/file.h"
+#include "base/temporary_folder.h"
 #include "vendors/source.h"
 #include "vendors/wire.h"
 
@@ -27,13 +28,9 @@ std::string test_dir() {
 class WorkerTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "heddle-worker-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    dir_ = pattern;
     ::setenv("FAKE_NVML_FAULT_FILE", fault_file().c_str(), 1);
     set_fault("none");
   }
-  void TearDown() override { ASSERT_TRUE(remove_tree(dir_)); }
 
   [[nodiscard]] std::string fault_file() const { return dir_ + "/fault"; }
   void set_fault(std::string_view fault) { ASSERT_TRUE(write_file_atomic(fault_file(), fault, 0600)); }
@@ -53,7 +50,8 @@ class WorkerTest : public testing::Test {
     return answer;
   }
 
-  std::string dir_;
+  const TemporaryFolder folder_of_test_;
+  const std::string dir_ = folder_of_test_.path();
   SystemClock clock_;
 };
 

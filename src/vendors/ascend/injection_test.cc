@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/temporary_folder.h"
+
 namespace heddle::vendors {
 namespace {
 
@@ -17,17 +19,13 @@ using ::testing::SizeIs;
 
 class AscendInjection : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = std::filesystem::temp_directory_path() / "ascend-injection-XXXXXX";
-    root_ = mkdtemp(pattern.data());
-    options_.driver_root = root_;
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
+  void SetUp() override { options_.driver_root = root_; }
   void touch(const std::string& path) const {
     std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
     std::ofstream(root_ + path) << "x";
   }
-  std::string root_;
+  const TemporaryFolder folder_of_test_;
+  const std::string root_ = folder_of_test_.path();
   InjectionOptions options_;
 };
 

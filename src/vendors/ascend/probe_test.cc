@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/temporary_folder.h"
 #include "vendors/partition.h"
 
 namespace heddle::vendors::ascend {
@@ -28,14 +29,11 @@ std::string setting(const char* name) {
 class Machine {
  public:
   Machine() {
-    std::string pattern = std::filesystem::temp_directory_path() / "ascend-probe-XXXXXX";
-    root_ = mkdtemp(pattern.data());
     std::ofstream(root_ + "/cards.yaml") << "machine: {driver: 25.5.1}\n"
                                             "cards: [{model: 910C, count: 2}, {model: 910B4}, {model: 310P}]\n";
     tool("create --config " + root_ + "/cards.yaml");
     setenv("ASCENDSIM_ROOT", root_.c_str(), 1);
   }
-  ~Machine() { std::filesystem::remove_all(root_); }
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
   void tool(const std::string& arguments) const {
@@ -44,7 +42,8 @@ class Machine {
   }
 
  private:
-  std::string root_;
+  TemporaryFolder folder_of_test_;
+  std::string root_ = folder_of_test_.path();
 };
 
 TEST(AscendProbe, DescribesWhatTheDriverHasAndFollowsItsHealth) {

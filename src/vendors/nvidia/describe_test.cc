@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/temporary_folder.h"
 #include "vendors/sysfs.h"
 
 namespace heddle::vendors::nvidia {
@@ -28,8 +29,8 @@ TEST(Describe, VersionsAndNames) {
 }
 
 TEST(Describe, ReadsTheTopologyFromSysfs) {
-  std::string sysfs = testing::TempDir() + "heddle-sysfs-XXXXXX";
-  ASSERT_NE(::mkdtemp(sysfs.data()), nullptr);
+  const TemporaryFolder temporary;
+  const std::string& sysfs = temporary.path();
   const std::string device = sysfs + "/devices/pci0000:3a/0000:3a:01.0/0000:3b:00.0";
   ASSERT_TRUE(make_directories(device, 0755));
   ASSERT_TRUE(make_directories(sysfs + "/bus/pci/devices", 0755));
@@ -43,7 +44,6 @@ TEST(Describe, ReadsTheTopologyFromSysfs) {
   EXPECT_EQ(numa_node(sysfs, "0000:3b:00.0"), 1);
   EXPECT_EQ(pcie_root(sysfs, "0000:ff:00.0"), "");
   EXPECT_EQ(numa_node(sysfs, ""), -1);
-  ASSERT_TRUE(remove_tree(sysfs));
 }
 
 }  // namespace

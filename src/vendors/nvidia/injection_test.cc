@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/temporary_folder.h"
 #include "catalog/catalog.h"
 #include "vendors/paths.h"
 
@@ -19,9 +20,6 @@ namespace {
 class InjectionTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "heddle-inject-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
     ASSERT_TRUE(make_directories(root_ + "/usr/lib64", 0755));
     ASSERT_TRUE(make_directories(root_ + "/usr/bin", 0755));
     ASSERT_TRUE(make_directories(root_ + "/opt", 0755));
@@ -39,7 +37,6 @@ class InjectionTest : public testing::Test {
     touch("/dev/nvidia2");
     options_.driver_root = root_;
   }
-  void TearDown() override { ASSERT_TRUE(remove_tree(root_)); }
 
   void touch(const std::string& path) { ASSERT_TRUE(write_file_atomic(root_ + path, "x", 0644)); }
   void link(const std::string& target, const std::string& path) {
@@ -51,7 +48,8 @@ class InjectionTest : public testing::Test {
     return result;
   }
 
-  std::string root_;
+  const TemporaryFolder folder_of_test_;
+  const std::string root_ = folder_of_test_.path();
   InjectionOptions options_;
 };
 

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "base/temporary_folder.h"
 #include "vendors/partition.h"
 #include "vendors/wire.h"
 
@@ -18,8 +19,8 @@ namespace heddle::vendors::nvidia {
 namespace {
 
 TEST(Probe, NeverFollowsTheLibraryPathOfTheEnvironment) {
-  std::string dir = testing::TempDir() + "heddle-probe-XXXXXX";
-  ASSERT_NE(::mkdtemp(dir.data()), nullptr);
+  const TemporaryFolder temporary;
+  const std::string& dir = temporary.path();
   ASSERT_TRUE(write_file_atomic(dir + "/libnvidia-ml.so.1", "not a library", 0600));
   ::setenv("LD_LIBRARY_PATH", dir.c_str(), 1);
   Probe probe({"", dir + "/root", "/sys"});
@@ -27,12 +28,11 @@ TEST(Probe, NeverFollowsTheLibraryPathOfTheEnvironment) {
   EXPECT_EQ(inventory.state, LibraryState::kMissing);
   EXPECT_TRUE(inventory.library_path.empty());
   ::unsetenv("LD_LIBRARY_PATH");
-  ASSERT_TRUE(remove_tree(dir));
 }
 
 TEST(Probe, FindsTheLibraryUnderTheDriverRoot) {
-  std::string dir = testing::TempDir() + "heddle-probe-XXXXXX";
-  ASSERT_NE(::mkdtemp(dir.data()), nullptr);
+  const TemporaryFolder temporary;
+  const std::string& dir = temporary.path();
   ASSERT_TRUE(make_directories(dir + "/usr/lib64", 0755));
   ASSERT_TRUE(write_file_atomic(dir + "/usr/lib64/libnvidia-ml.so.1", "not a library", 0600));
   Probe probe({"", dir + "/", "/sys"});
@@ -40,15 +40,14 @@ TEST(Probe, FindsTheLibraryUnderTheDriverRoot) {
   EXPECT_EQ(inventory.library_path, dir + "/usr/lib64/libnvidia-ml.so.1");
   EXPECT_EQ(inventory.state, LibraryState::kMissing) << "it cannot be loaded";
   EXPECT_FALSE(inventory.detail.empty());
-  ASSERT_TRUE(remove_tree(dir));
 }
 
 // On the simulated machine, whose library is the vendor's in names and layouts.
 TEST(Probe, FindsTheInstancesOfAPartitionedCardAndWhoIsOnThem) {
   const char* tools = std::getenv("HEDDLE_BINARY_DIR");
   ASSERT_NE(tools, nullptr);
-  std::string dir = testing::TempDir() + "heddle-probe-XXXXXX";
-  ASSERT_NE(::mkdtemp(dir.data()), nullptr);
+  const TemporaryFolder temporary;
+  const std::string& dir = temporary.path();
   ASSERT_TRUE(write_file_atomic(
       dir + "/cards.yaml", "cards: [{model: H100, mig-instances: ['3g.40gb@4', '1g.10gb@2']}, {model: H100}]", 0600));
   const std::string bin = tools;
@@ -136,14 +135,13 @@ TEST(Probe, FindsTheInstancesOfAPartitionedCardAndWhoIsOnThem) {
     EXPECT_EQ(probe.status().events.size(), 3U);
   }
   ::unsetenv("NVSIM_ROOT");
-  ASSERT_TRUE(remove_tree(dir));
 }
 
 TEST(Probe, TellsTheDeviceTimeOfEachProcessOnce) {
   const char* folder = std::getenv("HEDDLE_TEST_DIR");
   ASSERT_NE(folder, nullptr);
-  std::string dir = testing::TempDir() + "heddle-probe-XXXXXX";
-  ASSERT_NE(::mkdtemp(dir.data()), nullptr);
+  const TemporaryFolder temporary;
+  const std::string& dir = temporary.path();
   const std::string fault = dir + "/fault";
   ::setenv("FAKE_NVML_FAULT_FILE", fault.c_str(), 1);
   Probe probe({std::string(folder) + "/fake_nvml.so", dir, "/sys"});
@@ -165,7 +163,6 @@ TEST(Probe, TellsTheDeviceTimeOfEachProcessOnce) {
   ASSERT_TRUE(write_file_atomic(fault, "times", 0600));
   EXPECT_EQ(probe.times().size(), 1u) << "and after a rest again not";
   ::unsetenv("FAKE_NVML_FAULT_FILE");
-  ASSERT_TRUE(remove_tree(dir));
 }
 
 }  // namespace
