@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/print.h"
 #include "base/random.h"
 #include "controller/controller.h"
 #include "kube/client.h"
@@ -69,7 +70,7 @@ void declare(CLI::App& app, Flags& flags) {
 }
 
 int report(const Error& error) {
-  fmt::print(stderr, "heddle-controller: {}\n", error.text());
+  heddle::print_to(stderr, "heddle-controller: {}\n", error.text());
   return error.code == Code::kInvalidArgument ? 1 : 3;
 }
 
@@ -130,7 +131,7 @@ int main(int argc, char** argv) {
     }
     return run(std::move(flags));
   } catch (const std::exception& error) {
-    fmt::print(stderr, "heddle-controller: {}\n", error.what());
+    heddle::print_to(stderr, "heddle-controller: {}\n", error.what());
     return 3;
   }
 }

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/print.h"
 #include "cli/args.h"
 #include "cli/verbs.h"
 
@@ -57,8 +58,8 @@ struct Dispatch {
 bool all_printed() {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
-  fmt::print(stderr, "heddle: standard output cannot be written{}{}\n", errno == 0 ? "" : ": ",
-             errno == 0 ? "" : std::strerror(errno));
+  heddle::print_to(stderr, "heddle: standard output cannot be written{}{}\n", errno == 0 ? "" : ": ",
+                   errno == 0 ? "" : std::strerror(errno));
   return false;
 }
 
@@ -67,7 +68,7 @@ bool all_printed() {
 int main(int argc, char** argv) {
   const auto parsed = parse_args({argv + 1, argv + argc});
   if (const auto* message = std::get_if<Message>(&parsed); message != nullptr) {
-    fmt::print(message->exit_code == 0 ? stdout : stderr, "{}", message->text);
+    heddle::print_to(message->exit_code == 0 ? stdout : stderr, "{}", message->text);
     return all_printed() ? message->exit_code : kError;
   }
   const Context context{own_path(),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/print.h"
 #include "base/random.h"
 #include "cli/allocation.h"
 #include "cli/feature_gates.h"
@@ -20,10 +21,10 @@ int allocate(const AllocateArgs& args) {
   const auto output = allocate_objects({*std::move(text), args.node, *features, *seed});
   if (!output) return report_one_line(output.error());
   if (!output->refusal.empty()) {
-    fmt::print(stderr, "heddle: {}\n", output->refusal);
+    print_to(stderr, "heddle: {}\n", output->refusal);
     return kNo;
   }
-  fmt::print("{}\n", output->list_json);
+  print_out("{}\n", output->list_json);
   return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/file.h"
+#include "base/print.h"
 #include "cli/catalog_text.h"
 #include "cli/verbs.h"
 
@@ -39,12 +40,12 @@ int validate(const CatalogArgs& args) {
   const bool valid = std::ranges::all_of(files, [](const ValidatedFile& file) { return file.troubles.empty(); });
   const int code = valid ? 0 : kNo;
   if (args.output == Output::kJson) {
-    fmt::print("{}", validation_json(files));
+    print_out("{}", validation_json(files));
     return code;
   }
   for (const ValidatedFile& file : files) {
-    for (const std::string& trouble : file.troubles) fmt::print(stderr, "{}\n", trouble);
-    if (file.troubles.empty()) fmt::print("{}: ok\n", file.file);
+    for (const std::string& trouble : file.troubles) print_to(stderr, "{}\n", trouble);
+    if (file.troubles.empty()) print_out("{}: ok\n", file.file);
   }
   return code;
 }
@@ -55,19 +56,19 @@ int show_catalog(const CatalogArgs& args) {
   if (args.action == CatalogArgs::Action::kValidate) return validate(args);
   const auto catalog = catalog::Catalog::with_folder(args.folder);
   if (!catalog) {
-    fmt::print(stderr, "heddle: {}\n", catalog.error().text());
+    print_to(stderr, "heddle: {}\n", catalog.error().text());
     return kError;
   }
   if (args.action == CatalogArgs::Action::kList) {
-    fmt::print("{}", catalog_list(*catalog, args.output));
+    print_out("{}", catalog_list(*catalog, args.output));
     return 0;
   }
   const auto text = catalog_show(*catalog, args.what, args.output);
   if (!text) {
-    fmt::print(stderr, "heddle: {}\n", text.error().text());
+    print_to(stderr, "heddle: {}\n", text.error().text());
     return kNo;
   }
-  fmt::print("{}", *text);
+  print_out("{}", *text);
   return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "base/print.h"
 #include "cel/program.h"
 #include "cli/feature_gates.h"
 #include "cli/verbs.h"
@@ -35,7 +36,7 @@ int evaluate_cel(const CelArgs& args) {
   if (!features) return report(features.error());
   const auto result = evaluate(args, *features);
   if (!result) return report_one_line(result.error());
-  fmt::print("{{\"result\":{}}}\n", *result);
+  print_out("{{\"result\":{}}}\n", *result);
   return 0;
 }
 

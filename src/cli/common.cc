@@ -5,13 +5,14 @@
 #include <iterator>
 
 #include "base/file.h"
+#include "base/print.h"
 #include "cli/layout.h"
 #include "cli/verbs.h"
 
 namespace heddle::cli {
 
 int report(const Error& error) {
-  fmt::print(stderr, "heddle: {}\n", printable_lines(error.text()));
+  print_to(stderr, "heddle: {}\n", printable_lines(error.text()));
   return error.code == Code::kInvalidArgument ? kUsage : kError;
 }
 
@@ -47,7 +48,7 @@ bool knows_cluster(const Context& context) {
 int report_one_line(const Error& error) {
   std::string line;
   for (const char c : error.text()) line += c == '\n' || c == '\r' ? "\\n" : std::string(1, c);
-  fmt::print(stderr, "heddle: {}\n", printable(line));
+  print_to(stderr, "heddle: {}\n", printable(line));
   return kError;
 }
 

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/print.h"
 #include "cli/verbs.h"
 #include "standalone/client.h"
 
@@ -18,7 +19,7 @@ int down(const DownArgs& args, const Context& context) {
   const auto socket = find_socket(args.state_dir, context);
   if (!socket) return report(socket.error());
   if (standalone::presence_of(*socket) == standalone::Presence::kNone) {
-    fmt::print("Heddle is not running here.\n");
+    print_out("Heddle is not running here.\n");
     return 0;
   }
   const auto how = args.kill ? standalone::ShutDown::kEndJobs : standalone::ShutDown::kIfIdle;
@@ -28,20 +29,20 @@ int down(const DownArgs& args, const Context& context) {
     return busy.error().code == Code::kPermissionDenied ? kNo : code;
   }
   if (*busy) {
-    fmt::print(stderr,
-               "heddle: {} running and {} waiting jobs are not finished: `heddle ps` shows them, `heddle down --kill` "
-               "ends them\n",
-               (*busy)->running, (*busy)->waiting);
+    print_to(stderr,
+             "heddle: {} running and {} waiting jobs are not finished: `heddle ps` shows them, `heddle down --kill` "
+             "ends them\n",
+             (*busy)->running, (*busy)->waiting);
     return kNo;
   }
   for (int look = 0; look < kLooks; ++look) {
     if (!file_exists(*socket)) {
-      fmt::print("Heddle is stopped.\n");
+      print_out("Heddle is stopped.\n");
       return 0;
     }
     usleep(kLookMicros);
   }
-  fmt::print(stderr, "heddle: some jobs do not end; Heddle goes on ending them. `heddle ps` shows which\n");
+  print_to(stderr, "heddle: some jobs do not end; Heddle goes on ending them. `heddle ps` shows which\n");
   return kError;
 }
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/print.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "standalone/client.h"
@@ -18,12 +19,12 @@ int explain(const ExplainArgs& args, const Context& context) {
     return report(job.error());
   }
   if (args.output == Output::kJson) {
-    fmt::print("{}\n", *job);
+    print_out("{}\n", *job);
     return 0;
   }
   const auto text = job_text(*job);
   if (!text) return report(text.error());
-  fmt::print("{}", *text);
+  print_out("{}", *text);
   return 0;
 }
 

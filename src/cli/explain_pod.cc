@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/print.h"
 #include "cli/json_at.h"
 #include "cli/layout.h"
 #include "cli/verbs.h"
@@ -121,7 +122,7 @@ Result<int> explain_in_cluster(const ExplainArgs& args, const Context& context) 
   }
   HEDDLE_TRY(const auto pod, std::move(found));
   if (args.output == Output::kJson) {
-    fmt::print("{}\n", dump_json(pod));
+    print_out("{}\n", dump_json(pod));
     return 0;
   }
   const std::string node = shown_at(pod, "/spec/nodeName");
@@ -130,7 +131,7 @@ Result<int> explain_in_cluster(const ExplainArgs& args, const Context& context) 
   out += condition_text(pod) + claims_text(*client, pod, name_space);
   HEDDLE_TRY(const auto events, events_text(*client, pod, name_space));
   if (!events.empty()) out += "events\n" + events;
-  fmt::print("{}", out);
+  print_out("{}", out);
   return 0;
 }
 

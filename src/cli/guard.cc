@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/print.h"
 #include "base/unique_fd.h"
 #include "cli/guard_selftest.h"
 #include "cli/guard_text.h"
@@ -61,10 +62,10 @@ int status(const GuardArgs& args, const Context& context) {
     if (view) {
       views.push_back(*std::move(view));
     } else {
-      fmt::print(stderr, "heddle: {}: {}\n", folder, view.error().text());
+      print_to(stderr, "heddle: {}: {}\n", folder, view.error().text());
     }
   }
-  fmt::print("{}", args.output == Output::kJson ? guard_json(views) : guard_table(views));
+  print_out("{}", args.output == Output::kJson ? guard_json(views) : guard_table(views));
   return 0;
 }
 
@@ -75,18 +76,18 @@ int trace(const GuardArgs& args, const Context& context) {
   const int64_t start = clock.monotonic_nanos();
   auto before = look_at_guard(*folder, start);
   if (!before) return report(before.error());
-  fmt::print("{}", guard_table({*before}));
+  print_out("{}", guard_table({*before}));
   while (clock.monotonic_nanos() - start < args.seconds * 1'000'000'000) {
     if (std::fflush(stdout) != 0) return 0;  // the reader has gone
     usleep(kTraceStepMicros);
     const int64_t now = clock.monotonic_nanos();
     auto after = look_at_guard(*folder, now);
     if (!after) {
-      fmt::print("the claim has ended\n");
+      print_out("the claim has ended\n");
       return 0;
     }
     for (const std::string& line : guard_changes(*before, *after)) {
-      fmt::print("{:+8.3f} s  {}\n", static_cast<double>(now - start) / 1e9, line);
+      print_out("{:+8.3f} s  {}\n", static_cast<double>(now - start) / 1e9, line);
     }
     before = std::move(after);
   }
@@ -204,7 +205,7 @@ Result<std::vector<Check>> test_here(const GuardArgs& args, const Context& conte
 int selftest(const GuardArgs& args, const Context& context) {
   const auto checks = test_here(args, context);
   if (!checks) return report(checks.error());
-  fmt::print("{}", verdict_text(*checks));
+  print_out("{}", verdict_text(*checks));
   return all_good(*checks) ? 0 : kNo;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/print.h"
 #include "cli/verbs.h"
 
 namespace heddle::cli {
@@ -39,7 +40,7 @@ bool load_driver(Driver& driver) {
   void* handle = ::dlopen("libcuda.so.1", RTLD_NOW);
   if (handle == nullptr) {
     const char* why = ::dlerror();
-    fmt::print("error {}\n", why == nullptr ? "libcuda.so.1 cannot be loaded" : why);
+    print_out("error {}\n", why == nullptr ? "libcuda.so.1 cannot be loaded" : why);
     return false;
   }
   const bool whole = load(handle, driver.init, "cuInit") && load(handle, driver.device, "cuDeviceGet") &&
@@ -48,7 +49,7 @@ bool load_driver(Driver& driver) {
                      load(handle, driver.create, "cuCtxCreate_v2") && load(handle, driver.destroy, "cuCtxDestroy_v2") &&
                      load(handle, driver.info, "cuMemGetInfo_v2") && load(handle, driver.alloc, "cuMemAlloc_v2") &&
                      load(handle, driver.free, "cuMemFree_v2");
-  if (!whole) fmt::print("error libcuda.so.1 lacks functions of CUDA 11.4\n");
+  if (!whole) print_out("error libcuda.so.1 lacks functions of CUDA 11.4\n");
   return whole;
 }
 
@@ -74,11 +75,11 @@ void fill(const Driver& driver, size_t piece) {
   size_t free = 0;
   size_t total = 0;
   const CUresult asked = driver.info(&free, &total);
-  fmt::print("filled {}\nfill_code {}\nfull_info {}\nfull_free {}\n", held.size(), static_cast<int>(code),
-             static_cast<int>(asked), free);
+  print_out("filled {}\nfill_code {}\nfull_info {}\nfull_free {}\n", held.size(), static_cast<int>(code),
+            static_cast<int>(asked), free);
   for (const CUdeviceptr pointer : held) {
     if (const CUresult freed = driver.free(pointer); freed != CUDA_SUCCESS) {
-      fmt::print("free_code {}\n", static_cast<int>(freed));
+      print_out("free_code {}\n", static_cast<int>(freed));
     }
   }
 }
@@ -86,20 +87,20 @@ void fill(const Driver& driver, size_t piece) {
 void try_limit(const Driver& driver, CUdevice device, int64_t limit) {
   CUcontext context = nullptr;
   const CUresult created = driver.create(&context, 0, device);
-  fmt::print("context {}\n", static_cast<int>(created));
+  print_out("context {}\n", static_cast<int>(created));
   if (created != CUDA_SUCCESS) return;
   size_t free = 0;
   size_t total = 0;
-  fmt::print("info {}\n", static_cast<int>(driver.info(&free, &total)));
-  fmt::print("shown_total {}\nshown_free {}\n", total, free);
+  print_out("info {}\n", static_cast<int>(driver.info(&free, &total)));
+  print_out("shown_total {}\nshown_free {}\n", total, free);
   CUdeviceptr pointer = 0;
-  fmt::print("beyond {}\n", static_cast<int>(driver.alloc(&pointer, static_cast<size_t>(limit) + 1)));
+  print_out("beyond {}\n", static_cast<int>(driver.alloc(&pointer, static_cast<size_t>(limit) + 1)));
   const size_t piece = static_cast<size_t>(limit) / kPieces;
-  fmt::print("piece {}\n", piece);
+  print_out("piece {}\n", piece);
   fill(driver, piece);
   // What was refused and given back must not stay charged.
   const CUresult again = driver.alloc(&pointer, piece);
-  fmt::print("again {}\n", static_cast<int>(again));
+  print_out("again {}\n", static_cast<int>(again));
   if (again == CUDA_SUCCESS) driver.free(pointer);
   driver.destroy(context);
 }
@@ -117,10 +118,10 @@ int guard_probe(const GuardProbeArgs& args) {
   if (code == CUDA_SUCCESS) code = driver.uuid(&uuid, device);
   if (code == CUDA_SUCCESS) code = driver.total(&total, device);
   if (code != CUDA_SUCCESS) {
-    fmt::print("error the driver has no card for us: CUDA error {}\n", static_cast<int>(code));
+    print_out("error the driver has no card for us: CUDA error {}\n", static_cast<int>(code));
     return 0;
   }
-  fmt::print("uuid {}\ntotal {}\n", uuid_text(uuid), total);
+  print_out("uuid {}\ntotal {}\n", uuid_text(uuid), total);
   if (args.limit > 0) try_limit(driver, device, args.limit);
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/print.h"
 #include "cli/migration.h"
 #include "cli/verbs.h"
 
@@ -19,7 +20,7 @@ int migrate(const MigrateArgs& args) {
   }
   const auto migration = read_migration(*rules, manifests);
   if (!migration) return report_one_line(migration.error());
-  fmt::print("{}", args.json ? migration_json(*migration) + "\n" : migration_table(*migration));
+  print_out("{}", args.json ? migration_json(*migration) + "\n" : migration_table(*migration));
   const bool refused = std::any_of(migration->pods.begin(), migration->pods.end(),
                                    [](const MigratedPod& pod) { return pod.outcome == "refused"; });
   return refused ? kNo : 0;

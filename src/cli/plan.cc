@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "base/print.h"
 #include "cli/layout.h"
 #include "cli/planning.h"
 #include "cli/verbs.h"
@@ -19,11 +20,11 @@ int plan(const PlanArgs& args) {
   if (!fleet) return report_one_line(fleet.error());
   const auto plan = plan_fleet(*std::move(fleet), SystemClock().now());
   if (!plan) return report_one_line(plan.error());
-  for (const std::string& note : plan->notes) fmt::print(stderr, "heddle: {}\n", printable(note));
+  for (const std::string& note : plan->notes) print_to(stderr, "heddle: {}\n", printable(note));
   if (args.output == Output::kJson) {
-    fmt::print("{}\n", plan_json(*plan));
+    print_out("{}\n", plan_json(*plan));
   } else {
-    fmt::print("{}", plan_table(*plan, 0));
+    print_out("{}", plan_table(*plan, 0));
   }
   return plan->pending.empty() ? 0 : kNo;
 }

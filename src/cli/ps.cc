@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "base/print.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "standalone/client.h"
@@ -35,11 +36,11 @@ int ps(const PsArgs& args, const Context& context) {
     const auto text = frame(client, args);
     if (!text && !args.watch) return report(text.error());
     // Home and clear to the end: without the flicker of a cleared screen.
-    if (redraw) fmt::print("\033[H\033[J");
-    fmt::print("{}", text ? *text : fmt::format("{}\n", text.error().text()));
+    if (redraw) print_out("\033[H\033[J");
+    print_out("{}", text ? *text : fmt::format("{}\n", text.error().text()));
     if (std::fflush(stdout) != 0) return 0;  // the reader has gone
     if (!args.watch) return 0;
-    if (!redraw) fmt::print("\n");
+    if (!redraw) print_out("\n");
     sleep(1);
   }
 }

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/print.h"
 #include "cli/queue_text.h"
 #include "cli/verbs.h"
 #include "kube/client.h"
@@ -31,7 +32,7 @@ Result<int> show(const QueueArgs& args, const Context& context) {
     return kNo;
   }
   if (!text) return tl::unexpected<Error>(text.error());
-  fmt::print("{}", *text);
+  print_out("{}", *text);
   return 0;
 }
 

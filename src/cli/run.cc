@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "base/print.h"
 #include "base/unique_fd.h"
 #include "cli/verbs.h"
 #include "standalone/client.h"
@@ -35,10 +36,10 @@ class Progress {
     if (!terminal_) {
       // In a log, not each step of a long queue.
       if (text == last_ || (!last_.empty() && seconds < last_seconds_ + kQuietSeconds)) return;
-      fmt::print(stderr, "heddle: {}\n", text);
+      print_to(stderr, "heddle: {}\n", text);
     } else if (text != last_ || seconds != last_seconds_) {
       const std::string line = fmt::format("heddle: {} ({} s)", text, seconds);
-      fmt::print(stderr, "\r\033[K{}", line.substr(0, width()));
+      print_to(stderr, "\r\033[K{}", line.substr(0, width()));
       std::fflush(stderr);
     }
     last_ = text;
@@ -47,7 +48,7 @@ class Progress {
 
   // Takes the line away, so that the command begins on a clean one.
   void clear() {
-    if (terminal_ && !last_.empty()) fmt::print(stderr, "\r\033[K");
+    if (terminal_ && !last_.empty()) print_to(stderr, "\r\033[K");
     last_.clear();
   }
 
@@ -96,8 +97,8 @@ class Run {
     auto submitted = submit();
     if (!submitted) return report(submitted.error());
     if (const auto* rejected = std::get_if<standalone::Rejected>(&*submitted); rejected != nullptr) {
-      fmt::print(stderr, "heddle: cannot run with {}: {}\n", standalone::describe(args_.request),
-                 reasons_text(rejected->reasons));
+      print_to(stderr, "heddle: cannot run with {}: {}\n", standalone::describe(args_.request),
+               reasons_text(rejected->reasons));
       return kNo;
     }
     auto job = std::get<standalone::JobStatus>(*submitted);
@@ -140,7 +141,7 @@ class Run {
     }
     if (job.state == standalone::JobState::kEnded) {
       progress_.clear();
-      fmt::print(stderr, "heddle: job {} was ended before it could start: {}\n", job.id, job.outcome);
+      print_to(stderr, "heddle: job {} was ended before it could start: {}\n", job.id, job.outcome);
       return kNo;
     }
     return -1;
@@ -148,7 +149,7 @@ class Run {
 
   int stop(const standalone::JobStatus& job, int code, const std::string& why) {
     progress_.clear();
-    if (!why.empty()) fmt::print(stderr, "heddle: {}\n", why);
+    if (!why.empty()) print_to(stderr, "heddle: {}\n", why);
     const auto cancelled = client_.cancel(fmt::format("{}", job.id), code == kNo ? "not in time: no room came" : "");
     // When nobody answers, the job leaves the queue with this process.
     if (!cancelled && cancelled.error().code != Code::kUnavailable) return report(cancelled.error());
@@ -175,7 +176,7 @@ class Run {
     plan.record = [this, id](int64_t supervisor) { return client_.start(id, supervisor); };
     const auto end = standalone::run_command(plan);
     if (!end) {
-      fmt::print(stderr, "heddle: {}\n", end.error().text());
+      print_to(stderr, "heddle: {}\n", end.error().text());
       return end.error().code == Code::kConflict ? kNo : kError;
     }
     if (!end->told || end->interrupted) return end->exit_code;
@@ -204,12 +205,12 @@ class Run {
       say_evicted(job);
       return code;
     }
-    fmt::print(stderr, "heddle: job {} gave way to another one, and waits to run again from its beginning\n", job.id);
+    print_to(stderr, "heddle: job {} gave way to another one, and waits to run again from its beginning\n", job.id);
     return std::nullopt;
   }
 
   static void say_evicted(const standalone::JobStatus& job) {
-    if (!job.evicted_why.empty()) fmt::print(stderr, "heddle: job {} was evicted: {}\n", job.id, job.evicted_why);
+    if (!job.evicted_why.empty()) print_to(stderr, "heddle: job {} was evicted: {}\n", job.id, job.evicted_why);
   }
 
   const RunArgs& args_;
@@ -246,7 +247,7 @@ int run_detached(const RunArgs& args, const std::string& socket) {
   }
   const bool queued = !text.empty() && std::all_of(text.begin(), text.end(),
                                                    [](unsigned char c) { return std::isdigit(c) != 0 || c == '\n'; });
-  fmt::print(queued ? stdout : stderr, "{}", text);
+  print_to(queued ? stdout : stderr, "{}", text);
   if (queued) return 0;
   int status = 0;
   waitpid(child, &status, 0);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/print.h"
 #include "cli/simulation_text.h"
 #include "cli/verbs.h"
 #include "cli/yaml_json.h"
@@ -75,8 +76,8 @@ Result<simulation::SimulationResult> run_scenario(const SimulateArgs& args) {
 int simulate_fleet(const SimulateArgs& args) {
   const auto result = run_scenario(args);
   if (!result) return report_one_line(result.error());
-  fmt::print("{}", args.output == Output::kJson ? simulation_json(*result, args.seed)
-                                                : simulation_table(*result, args.seed, 0));
+  print_out("{}", args.output == Output::kJson ? simulation_json(*result, args.seed)
+                                               : simulation_table(*result, args.seed, 0));
   return 0;
 }
 
@@ -90,10 +91,10 @@ int simulate(const SimulateArgs& args) {
   const char* mix = args.mix_is_known ? "known" : "online";
   const double rate = outcome->seconds > 0 ? static_cast<double>(result.decisions) / outcome->seconds : 0;
   if (args.output == Output::kTable) {
-    fmt::print("policy {}, mix {}, seed {}, load {}%\n", policy_name(args.policy), mix, args.seed, args.load_percent);
-    fmt::print("allocated {:.2f}% of all cards; {} of {} pods placed, {} refused\n", result.allocated_percent(),
-               result.placed, result.decisions, result.decisions - result.placed);
-    fmt::print("{:.3f} s in decisions, {:.0f} decisions/s\n", outcome->seconds, rate);
+    print_out("policy {}, mix {}, seed {}, load {}%\n", policy_name(args.policy), mix, args.seed, args.load_percent);
+    print_out("allocated {:.2f}% of all cards; {} of {} pods placed, {} refused\n", result.allocated_percent(),
+              result.placed, result.decisions, result.decisions - result.placed);
+    print_out("{:.3f} s in decisions, {:.0f} decisions/s\n", outcome->seconds, rate);
     return 0;
   }
   json out = json::object();
@@ -108,7 +109,7 @@ int simulate(const SimulateArgs& args) {
   out["refused"] = result.decisions - result.placed;
   out["seconds"] = outcome->seconds;
   out["decisionsPerSecond"] = rate;
-  fmt::print("{}\n", dump_json(out, 2));
+  print_out("{}\n", dump_json(out, 2));
   return 0;
 }
 

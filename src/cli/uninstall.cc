@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/print.h"
 #include "cli/layout.h"
 #include "cli/verbs.h"
 
@@ -19,17 +20,17 @@ Result<int> uninstall_from_cluster(const UninstallArgs& args, const Context& con
   HEDDLE_TRY(const auto client, kube::Client::create(config, {}, clock, log));
   HEDDLE_TRY(const auto objects, controller::read_cluster(*client));
   const auto plan = controller::plan_uninstall(objects);
-  if (plan.steps.empty()) fmt::print("Nothing on {} waits for Heddle.\n", config.server);
-  for (const auto& step : plan.steps) fmt::print("{}: {}\n", printable(step.object), printable(step.action));
-  for (const auto& remark : plan.remarks) fmt::print("note: {}\n", printable(remark));
+  if (plan.steps.empty()) print_out("Nothing on {} waits for Heddle.\n", config.server);
+  for (const auto& step : plan.steps) print_out("{}: {}\n", printable(step.object), printable(step.action));
+  for (const auto& remark : plan.remarks) print_out("note: {}\n", printable(remark));
   if (!args.yes) {
     if (!plan.steps.empty())
-      fmt::print("Nothing was changed. `heddle uninstall --yes` does these {} steps.\n", plan.steps.size());
+      print_out("Nothing was changed. `heddle uninstall --yes` does these {} steps.\n", plan.steps.size());
     return 0;
   }
   const auto failures = controller::carry_out(*client, plan);
-  for (const auto& failure : failures) fmt::print(stderr, "heddle: {}\n", printable(failure));
-  fmt::print("{} of {} steps done.\n", plan.steps.size() - failures.size(), plan.steps.size());
+  for (const auto& failure : failures) print_to(stderr, "heddle: {}\n", printable(failure));
+  print_out("{} of {} steps done.\n", plan.steps.size() - failures.size(), plan.steps.size());
   return failures.empty() ? 0 : kError;
 }
 

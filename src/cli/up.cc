@@ -10,6 +10,7 @@
 #include <cstdio>
 
 #include "base/file.h"
+#include "base/print.h"
 #include "base/unique_fd.h"
 #include "cli/verbs.h"
 #include "cli/yaml_json.h"
@@ -97,7 +98,7 @@ int exit_code(const Error& error) {
   };
   const auto served = standalone::serve(options, ready);
   if (!served) {
-    fmt::print(stderr, "heddle: {}\n", served.error().text());
+    print_to(stderr, "heddle: {}\n", served.error().text());
     if (report.valid())
       put(report.get(), fmt::format("{}heddle: {}\n", exit_code(served.error()), served.error().text()));
     _exit(exit_code(served.error()));
@@ -127,12 +128,12 @@ int start_daemon(const standalone::UpOptions& options) {
     if (got > 0) text.append(buffer.data(), static_cast<size_t>(got));
   }
   if (text.empty()) {
-    fmt::print(stderr, "heddle: the daemon ended at once; its log is {}\n",
-               standalone::state_paths(options.machine.state_dir).log);
+    print_to(stderr, "heddle: the daemon ended at once; its log is {}\n",
+             standalone::state_paths(options.machine.state_dir).log);
     return kError;
   }
   const int code = text[0] - '0';
-  fmt::print(code == 0 ? stdout : stderr, "{}", text.substr(1));
+  print_to(code == 0 ? stdout : stderr, "{}", text.substr(1));
   return code;
 }
 
@@ -157,12 +158,12 @@ int up(const UpArgs& args, const Context& context) {
   }
   if (!args.foreground) return start_daemon(options);
   const auto ready = [](const standalone::Ready& done) {
-    fmt::print("{}", summary(done));
+    print_out("{}", summary(done));
     std::fflush(stdout);
   };
   const auto served = standalone::serve(options, ready);
   if (served) return 0;
-  fmt::print(stderr, "heddle: {}\n", served.error().text());
+  print_to(stderr, "heddle: {}\n", served.error().text());
   return exit_code(served.error());
 }
 

@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
+#include "base/print.h"
 #include "cli/verbs.h"
 
 namespace heddle::cli {
 
 int version() {
-  fmt::print("heddle {}\n", HEDDLE_VERSION);
+  print_out("heddle {}\n", HEDDLE_VERSION);
   return 0;
 }
 

@@ -382,11 +382,33 @@ def test_a_heddle_that_was_killed_is_said_to_be_gone(heddle):
 
 
 def test_what_cannot_be_printed_is_an_error(heddle):
-    for words in (["ps"], ["ps", "-o", "json"], ["help"], ["version"]):
+    # More than a buffer, so that writing fails before the end, too.
+    for words in (["ps"], ["ps", "-o", "json"], ["help"], ["version"], ["catalog", "list", "-o", "json"]):
         with open("/dev/full", "w", encoding="ascii") as full:
             done = subprocess.run([HEDDLE, *words], env=heddle.environment, stdout=full, stderr=subprocess.PIPE,
                                   text=True, timeout=100)
         assert done.returncode == 3 and "standard output" in done.stderr, (words, done)
+        closed = subprocess.run(["sh", "-c", '"$@" >&-', "sh", HEDDLE, *words], env=heddle.environment, stderr=subprocess.PIPE,
+                                text=True, timeout=100, check=False)
+        assert closed.returncode == 3 and "standard output" in closed.stderr, (words, closed)
+
+
+def test_a_lost_message_changes_no_exit_code(heddle):
+    for words, code in ((["nosuch"], 1), (["explain", "77"], 3)):
+        assert heddle.call(*words, check=code).stderr
+        done = subprocess.run(["sh", "-c", '"$@" 2>&-', "sh", HEDDLE, *words], env=heddle.environment, check=False, timeout=100)
+        assert done.returncode == code, (words, done)
+
+
+def test_a_job_waits_on_and_runs_though_its_messages_go_nowhere(heddle):
+    heddle.start("--memory", "60000Mi", "--name", "first", "--", "sleep", "600")
+    heddle.wait_state("first", "running")
+    with open("/dev/full", "w", encoding="ascii") as full:
+        second = subprocess.Popen([HEDDLE, "run", "--memory", "60000Mi", "--name", "second", "--", "sh", "-c", "exit 7"],
+                                  env=heddle.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=full)
+    heddle.wait_state("second", "waiting")
+    heddle.call("cancel", "first", check=0)
+    assert second.wait(timeout=100) == 7
 
 
 def test_one_daemon_a_state_folder(heddle):
