@@ -18,7 +18,9 @@ constexpr int kLooks = 30 * 20;
 int down(const DownArgs& args, const Context& context) {
   const auto socket = find_socket(args.state_dir, context);
   if (!socket) return report(socket.error());
-  if (standalone::presence_of(*socket) == standalone::Presence::kNone) {
+  const auto presence = standalone::presence_of(*socket);
+  const auto paths = standalone::state_paths(socket->substr(0, socket->rfind('/')));
+  if (presence == standalone::Presence::kNone && standalone::serving_process(paths).empty()) {
     print_out("Heddle is not running here.\n");
     return 0;
   }
@@ -36,7 +38,8 @@ int down(const DownArgs& args, const Context& context) {
     return kNo;
   }
   for (int look = 0; look < kLooks; ++look) {
-    if (!file_exists(*socket)) {
+    // The lock goes last: who starts Heddle again now finds the folder free.
+    if (!file_exists(*socket) && standalone::serving_process(paths).empty()) {
       print_out("Heddle is stopped.\n");
       return 0;
     }

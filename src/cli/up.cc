@@ -15,6 +15,7 @@
 #include "cli/verbs.h"
 #include "cli/yaml_json.h"
 #include "standalone/simulated.h"
+#include "standalone/state_dir.h"
 
 namespace heddle::cli {
 namespace {
@@ -82,11 +83,9 @@ int exit_code(const Error& error) {
   const auto paths = standalone::state_paths(options.machine.state_dir);
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
-  const auto made = make_directories(paths.folder, 0700);
-  const int out = made ? open(paths.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
-  const int error_number = errno;
+  const int out = open(paths.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (out < 0) {
-    const auto why = made ? fail_errno("cannot write " + paths.log, error_number).value().message : made.error().text();
+    const auto why = fail_errno("cannot write " + paths.log, errno).value().message;
     put(report.get(), fmt::format("{}heddle: {}\n", kError, why));
     _exit(kError);
   }
@@ -144,6 +143,10 @@ int up(const UpArgs& args, const Context& context) {
   auto folder = standalone::own_state_dir(options.machine.state_dir, context.surroundings);
   if (!folder) return report(folder.error());
   options.machine.state_dir = *folder;
+  // Before the log is opened there.
+  if (const auto taken = standalone::take_state_dir(*folder, options.group.empty() ? 0700 : 0711); !taken) {
+    return report(taken.error());
+  }
   options.machine.program = context.program;
   options.guard_library = find_guard_library(context.program);
   options.ascend_guard_library = find_guard_library(context.program, "libheddle_guard_ascend.so");

@@ -60,6 +60,7 @@ struct Found {
 // clusters, users and contexts are lists of {name: ..., <kind>: {...}}.
 Result<Found> find_named(const std::vector<Document>& documents, const char* list, const char* kind,
                          const std::string& name) {
+  std::string others;
   for (const Document& document : documents) {
     const std::string path = document.prefix + list;
     const YAML::Node entries = document.root[list];
@@ -68,14 +69,18 @@ Result<Found> find_named(const std::vector<Document>& documents, const char* lis
     for (size_t i = 0; i < entries.size(); ++i) {
       const Field entry{entries[i], path + "[" + std::to_string(i) + "]"};
       HEDDLE_TRY(const std::string entry_name, entry.child("name").text());
-      if (entry_name != name) continue;
+      if (entry_name != name) {
+        others += (others.empty() ? "" : ", ") + entry_name;
+        continue;
+      }
       Field found = entry.child(kind);
       if (found.present() && !found.node.IsMap()) return bad("must be an object", found.path);
       if (!found.present()) found.node = YAML::Node(YAML::NodeType::Map);
       return Found{std::move(found), &document};
     }
   }
-  return bad("no entry is named \"" + name + "\"", list);
+  const std::string there = others.empty() ? "there is none" : "there are " + others;
+  return bad("no entry is named \"" + name + "\"; " + there, list);
 }
 
 std::vector<std::string> split_paths(const std::string& list) {
@@ -95,6 +100,12 @@ std::string beside(const std::string& file, const std::string& path) {
   return slash == std::string::npos ? path : file.substr(0, slash + 1) + path;
 }
 
+Result<void> check_readable(const std::string& file, const std::string& field) {
+  if (file.empty()) return {};
+  if (const auto content = read_file(file); !content) return bad(content.error().message, field);
+  return {};
+}
+
 struct FileOrData {
   std::string file;
   std::string data;
@@ -108,8 +119,10 @@ Result<FileOrData> read_file_or_data(const Field& owner, const std::string& name
     HEDDLE_TRY(out.data, decode_base64(data, owner.path + "." + name + "-data"));
     return out;
   }
-  HEDDLE_TRY(const std::string file, owner.child(name.c_str()).text());
+  const Field field = owner.child(name.c_str());
+  HEDDLE_TRY(const std::string file, field.text());
   out.file = beside(kubeconfig, file);
+  HEDDLE_CHECK_OK(check_readable(out.file, field.path));
   return out;
 }
 
@@ -211,6 +224,7 @@ Result<void> read_user(const Field& user, const std::string& kubeconfig, Config&
   HEDDLE_TRY(const std::string token_file, user.child("tokenFile").text());
   // As in client-go: the file is what is kept up to date, the token only the start value.
   config.token_file = beside(kubeconfig, token_file);
+  HEDDLE_CHECK_OK(check_readable(config.token_file, user.path + ".tokenFile"));
   HEDDLE_TRY(FileOrData cert, read_file_or_data(user, "client-certificate", kubeconfig));
   HEDDLE_TRY(FileOrData key, read_file_or_data(user, "client-key", kubeconfig));
   const bool has_cert = !cert.file.empty() || !cert.data.empty();
@@ -290,7 +304,9 @@ Result<Config> load_kubeconfigs(const std::vector<std::string>& paths, const std
       }
     }
     if (documents.empty()) return fail(Code::kNotFound, "none of its files exists", "KUBECONFIG");
-    return read_kubeconfig(documents, context);
+    auto config = read_kubeconfig(documents, context);
+    if (!config && !several) config.error().message += " (kubeconfig " + paths.front() + ")";
+    return config;
   } catch (const YAML::Exception& error) {
     return bad(std::string("is not YAML: ") + error.what(), several ? "KUBECONFIG" : paths.front());
   }

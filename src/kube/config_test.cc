@@ -28,6 +28,8 @@ std::string plugin(const std::string& version, const std::string& fields) {
 
 TEST(Kubeconfig, ReadsDataFilesAndTokens) {
   const TemporaryFolder folder;
+  ASSERT_TRUE(make_directories(folder.path() + "/pki", 0700));
+  std::ignore = folder.write("pki/c.pem", "CERT");
   const std::string path = folder.write(
       "config", kubeconfig("{server: 'https://h:6443/', certificate-authority-data: Q0EgcGVt, proxy-url: 'http://p:1'}",
                            "{token: secret, client-certificate: pki/c.pem, client-key-data: S0VZ}", "team"));
@@ -45,14 +47,15 @@ TEST(Kubeconfig, ReadsDataFilesAndTokens) {
 
 TEST(Kubeconfig, DataWinsOverFileAndAbsolutePathsStay) {
   const TemporaryFolder folder;
+  const std::string token = folder.write("token", "t");
   const std::string path = folder.write(
       "config", kubeconfig("{server: 'http://h', certificate-authority: /x, certificate-authority-data: Q0EgcGVt}",
-                           "{tokenFile: /run/token}"));
+                           "{tokenFile: " + token + "}"));
   const auto config = load_kubeconfig(path);
   ASSERT_TRUE(config) << config.error().text();
   EXPECT_EQ(config->ca_data, "CA pem");
   EXPECT_EQ(config->ca_file, "");
-  EXPECT_EQ(config->token_file, "/run/token");
+  EXPECT_EQ(config->token_file, token);
   EXPECT_EQ(config->name_space, "default");
 }
 
@@ -97,9 +100,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"basic", kubeconfig(kServer, "{username: a, password: b}"), Code::kUnsupported,
                 "users[0].user.username"},
         BadCase{"impersonate", kubeconfig(kServer, "{as: root}"), Code::kUnsupported, "users[0].user.as"},
-        BadCase{"cert_without_key", kubeconfig(kServer, "{client-certificate: c.pem}"), Code::kInvalidArgument,
+        BadCase{"cert_without_key", kubeconfig(kServer, "{client-certificate-data: Q0VSVA==}"), Code::kInvalidArgument,
                 "users[0].user.client-key"},
-        BadCase{"key_without_cert", kubeconfig(kServer, "{client-key: c.pem}"), Code::kInvalidArgument,
+        BadCase{"key_without_cert", kubeconfig(kServer, "{client-key-data: S0VZ}"), Code::kInvalidArgument,
                 "users[0].user.client-certificate"},
         BadCase{"not_base64", kubeconfig("{server: 'https://h', certificate-authority-data: '!!'}", "{}"),
                 Code::kInvalidArgument, "clusters[0].cluster.certificate-authority-data"},
@@ -110,9 +113,10 @@ INSTANTIATE_TEST_SUITE_P(
                 "clusters[0].cluster.server"},
         BadCase{"skip_is_no_bool", kubeconfig("{server: 'https://h', insecure-skip-tls-verify: maybe}", "{}"),
                 Code::kInvalidArgument, "clusters[0].cluster.insecure-skip-tls-verify"},
-        BadCase{"skip_with_ca",
-                kubeconfig("{server: 'https://h', insecure-skip-tls-verify: true, certificate-authority: a}", "{}"),
-                Code::kInvalidArgument, "clusters[0].cluster.insecure-skip-tls-verify"},
+        BadCase{
+            "skip_with_ca",
+            kubeconfig("{server: 'https://h', insecure-skip-tls-verify: true, certificate-authority-data: Q0E=}", "{}"),
+            Code::kInvalidArgument, "clusters[0].cluster.insecure-skip-tls-verify"},
         BadCase{"server_name", kubeconfig("{server: 'https://h', tls-server-name: other}", "{}"), Code::kUnsupported,
                 "clusters[0].cluster.tls-server-name"},
         BadCase{"token_is_a_list", kubeconfig(kServer, "{token: [a]}"), Code::kInvalidArgument, "users[0].user.token"},
@@ -122,10 +126,14 @@ INSTANTIATE_TEST_SUITE_P(
                 Code::kInvalidArgument, "users"},
         BadCase{"no_current_context", "kind: Config\n", Code::kInvalidArgument, "current-context"},
         BadCase{"no_such_context", "current-context: q\n", Code::kInvalidArgument, "contexts"},
+        BadCase{"no_such_file", kubeconfig(kServer, "{client-certificate: absent.pem, client-key-data: S0VZ}"),
+                Code::kInvalidArgument, "users[0].user.client-certificate: "},
+        BadCase{"no_such_token", kubeconfig(kServer, "{tokenFile: absent}"), Code::kInvalidArgument,
+                "users[0].user.tokenFile: "},
         BadCase{"no_users",
                 "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: z}}]\n"
                 "clusters: [{name: c, cluster: {server: 'https://h'}}]\n",
-                Code::kInvalidArgument, "users: no entry is named \"z\""},
+                Code::kInvalidArgument, "users: no entry is named \"z\"; there is none (kubeconfig /"},
         BadCase{"contexts_is_text", "current-context: q\ncontexts: z\n", Code::kInvalidArgument, "contexts"},
         BadCase{"empty", "", Code::kInvalidArgument, "config"},
         BadCase{"not_yaml", "a: [", Code::kInvalidArgument, "config"},
@@ -140,6 +148,7 @@ TEST(Kubeconfig, TheNamedContextIsUsed) {
   const auto other = load_kubeconfig(path, "w");
   ASSERT_FALSE(other);
   EXPECT_EQ(other.error().field, "clusters");
+  EXPECT_EQ(other.error().message, "no entry is named \"nope\"; there are c (kubeconfig " + path + ")");
 }
 
 TEST(Kubeconfig, ACredentialPluginIsReadWhole) {
@@ -181,6 +190,7 @@ TEST(Kubeconfig, SeveralFilesAreReadAsOne) {
   const std::string first =
       folder.write("1", "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n");
   ASSERT_TRUE(make_directories(folder.path() + "/deep", 0700));
+  std::ignore = folder.write("deep/ca.crt", "CA");
   const std::string second = folder.write(
       "deep/2",
       "current-context: y\nclusters: [{name: c, cluster: {server: 'https://two', certificate-authority: ca.crt}}]\n"

@@ -159,7 +159,10 @@ void PollingServer::stop() {
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
   parked_.clear();
-  if (!options_.unix_socket.empty()) ::unlink(options_.unix_socket.c_str());
+  // Not that of another server, which found the path free after somebody had removed ours.
+  if (!options_.unix_socket.empty() && inode_of(options_.unix_socket) == listener_.inode) {
+    ::unlink(options_.unix_socket.c_str());
+  }
 }
 
 void PollingServer::poll_loop() {

@@ -294,7 +294,17 @@ TEST_F(HttpServerTest, AUnixSocketKnowsItsPeer) {
     ASSERT_EQ(::bind(stale.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
   }
   EXPECT_TRUE(HttpServer::start(options, echo, log_));
-  ::rmdir(folder.c_str());
+}
+
+TEST_F(HttpServerTest, AServerThatEndsLeavesTheSocketOfTheNextOne) {
+  const TemporaryFolder temporary;
+  HttpServerOptions options;
+  options.unix_socket = temporary.path() + "/s";
+  auto first = start(options, echo);
+  ASSERT_EQ(::unlink(options.unix_socket.c_str()), 0);
+  const auto second = start(options, echo);
+  first.reset();
+  EXPECT_EQ(::access(options.unix_socket.c_str(), F_OK), 0);
 }
 
 TEST_F(HttpServerTest, BadOptionsAreRefused) {

@@ -46,6 +46,7 @@ Result<Listener> listen_unix(const HttpServerOptions& options) {
   // Before listen(): nobody can connect while the mode is still the umask's.
   if (::chmod(path.c_str(), options.unix_mode) != 0) return fail_errno(path, errno);
   if (::listen(listener.fd.get(), kBacklog) != 0) return fail_errno(path, errno);
+  listener.inode = inode_of(path);
   return listener;
 }
 
@@ -81,6 +82,11 @@ Result<Listener> listen_tcp(const HttpServerOptions& options) {
 }
 
 }  // namespace
+
+uint64_t inode_of(const std::string& path) {
+  struct stat info = {};
+  return ::lstat(path.c_str(), &info) == 0 ? info.st_ino : 0;
+}
 
 Result<Listener> open_listener(const HttpServerOptions& options) {
   return options.unix_socket.empty() ? listen_tcp(options) : listen_unix(options);

@@ -13,7 +13,11 @@ namespace heddle::kube {
 struct Listener {
   UniqueFd fd;  // non-blocking
   uint16_t port = 0;
+  uint64_t inode = 0;  // of the socket's file; 0 where it has none
 };
+
+// Of a file; 0 when it is not there.
+uint64_t inode_of(const std::string& path);
 
 // By options.unix_socket or options.address and port. A socket file that nobody serves any more is replaced.
 Result<Listener> open_listener(const HttpServerOptions& options);

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -569,8 +570,9 @@ Result<std::unique_ptr<Transport>> Transport::create(Config config, const Clock&
   }
   std::unique_ptr<Login> login;
   if (config.plugin) {
-    // A login may open a browser and wait for a person.
-    HEDDLE_TRY(const Credential credential, run_credential_plugin(config, true, Duration::seconds(300)));
+    // A login may open a browser and wait for a person, where there is one.
+    const Duration deadline = Duration::seconds(::isatty(STDIN_FILENO) == 1 ? 300 : 60);
+    HEDDLE_TRY(const Credential credential, run_credential_plugin(config, true, deadline));
     config.token = credential.token;
     if (!credential.client_cert_data.empty()) use_certificate(config, credential);
     login = Login::create(config, credential);

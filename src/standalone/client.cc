@@ -104,15 +104,24 @@ Result<JobStatus> parse_job(const std::string& body) {
   }
 }
 
+tl::unexpected<Error> not_there(const std::string& socket) {
+  const std::string daemon = serving_process(state_paths(socket.substr(0, socket.rfind('/'))));
+  if (!daemon.empty()) {
+    return fail(Code::kUnavailable,
+                fmt::format("Heddle runs here (process {}), but somebody removed its socket {}: `kill {}` ends it and "
+                            "leaves its jobs running, and `heddle up` serves them again",
+                            daemon, socket, daemon));
+  }
+  return fail(Code::kNotFound,
+              fmt::format("Heddle is not running here ({} does not exist): start it with `heddle up`", socket));
+}
+
 }  // namespace
 
 Result<Client::Reply> Client::exchange(const std::string& method, const std::string& path, const std::string& body) {
   const Presence presence = presence_of(socket_);
   if (presence == Presence::kHidden) return not_allowed(socket_);
-  if (presence == Presence::kNone) {
-    return fail(Code::kNotFound,
-                fmt::format("Heddle is not running here ({} does not exist): start it with `heddle up`", socket_));
-  }
+  if (presence == Presence::kNone) return not_there(socket_);
   const std::unique_ptr<CURL, CloseCurl> handle(curl_easy_init());
   if (!handle) return fail(Code::kInternal, "libcurl could not be set up");
   const std::unique_ptr<curl_slist, FreeList> headers(curl_slist_append(nullptr, "Content-Type: application/json"));

@@ -33,16 +33,29 @@ bool is_offered(const vendors::Card& card) {
   return !card.partitioned && !card.is_partition();
 }
 
+const std::string& named_library(const MachineOptions& options, std::string_view vendor) {
+  return vendor == "ascend" ? options.dcmi : options.nvml;
+}
+
+// Where a driver was looked for and not found.
+std::string missing_driver(const VendorWords& words, const MachineOptions& options) {
+  const std::string& library = named_library(options, words.vendor);
+  const std::string_view flag(words.library_flag, std::string_view(words.library_flag).size() - 1);
+  if (!library.empty()) return fmt::format("{} {} cannot be loaded as {}'s library", flag, library, words.title);
+  const std::string where = options.driver_root.empty() || options.driver_root == "/"
+                                ? std::string()
+                                : fmt::format(" below --driver-root {}", options.driver_root);
+  return fmt::format("there is no {} driver{} (no {})", words.title, where, words.library);
+}
+
 // Why a vendor has no card here.
-std::string why_none(const vendors::Snapshot& found, const VendorWords& words) {
+std::string why_none(const vendors::Snapshot& found, const VendorWords& words, const MachineOptions& options) {
   const auto& inventory = found.inventory;
   if (!found.current) return fmt::format("{}'s library does not answer: {}", words.title, found.trouble);
   if (!inventory.cards.empty())
     return fmt::format("all {} cards are partitioned, which is not offered here", words.title);
   if (inventory.state == vendors::LibraryState::kOk) return fmt::format("there are no {} cards", words.title);
-  if (inventory.state == vendors::LibraryState::kMissing) {
-    return fmt::format("there is no {} driver (no {})", words.title, words.library);
-  }
+  if (inventory.state == vendors::LibraryState::kMissing) return missing_driver(words, options);
   return fmt::format("{}'s driver cannot be used: {}", words.title, inventory.detail);
 }
 
@@ -53,7 +66,7 @@ Result<void> check_found(const std::vector<vendors::VendorSnapshot>& found, cons
     if (std::ranges::any_of(one.snapshot.inventory.cards, is_offered)) return {};
     answered = answered && one.snapshot.current;
     why += why.empty() ? "" : ", and ";
-    why += why_none(one.snapshot, *std::ranges::find(kVendors, one.vendor, &VendorWords::vendor));
+    why += why_none(one.snapshot, *std::ranges::find(kVendors, one.vendor, &VendorWords::vendor), options);
   }
   if (!answered) return fail(Code::kUnavailable, why);
   if (!options.simulate.empty()) return fail(Code::kInternal, why);
@@ -78,8 +91,7 @@ std::vector<std::string> worker_command(const MachineOptions& options, const Ven
 Reach reach_drivers(const MachineOptions& options) {
   Reach reach;
   for (const VendorWords& words : kVendors) {
-    const std::string& library = std::string_view(words.vendor) == "ascend" ? options.dcmi : options.nvml;
-    reach.workers.push_back({words.vendor, worker_command(options, words, library)});
+    reach.workers.push_back({words.vendor, worker_command(options, words, named_library(options, words.vendor))});
   }
   if (options.driver_root.empty() || options.driver_root == "/") return reach;
   std::vector<std::string> folders = vendors::library_folders(options.driver_root);

@@ -241,7 +241,9 @@ Watched watch_supervisor(pid_t supervisor) {
       const int signal = static_cast<int>(info->ssi_signo);
       seen.interrupted =
           seen.interrupted || signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
-      if (signal != SIGCHLD && info->ssi_code != SI_KERNEL) kill(supervisor, signal);
+      // What a terminal sends goes to the command too; a hang-up goes to the leader of its session alone.
+      const bool reached = info->ssi_code == SI_KERNEL && !(signal == SIGHUP && getsid(0) == getpid());
+      if (signal != SIGCHLD && !reached) kill(supervisor, signal);
     }
   }
 }

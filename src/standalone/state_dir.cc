@@ -3,13 +3,16 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "base/file.h"
 #include "standalone/process.h"
@@ -38,6 +41,20 @@ Result<std::string> checked(std::string folder) {
 std::string user_folder(const Surroundings& surroundings) {
   if (!surroundings.xdg_state_home.empty()) return surroundings.xdg_state_home + "/heddle";
   return surroundings.home + "/.local/state/heddle";
+}
+
+// Of a folder's files: one of those that a daemon makes first, or nothing yet.
+bool is_free_or_ours(const std::vector<std::string>& names) {
+  const auto is_ours = [](const std::string& name) {
+    return name == "lock" || name == "heddle.log" || name == "ledger.db";
+  };
+  return std::ranges::any_of(names, is_ours) ||
+         std::ranges::all_of(names, [](const std::string& name) { return name == "lost+found"; });
+}
+
+tl::unexpected<Error> refused(const std::string& folder, const char* why) {
+  return fail(Code::kInvalidArgument, fmt::format("{} {}: name a new or an empty folder of your own", folder, why),
+              "--state-dir");
 }
 
 constexpr int kLooksAtLock = 500;
@@ -84,6 +101,27 @@ Result<std::string> used_state_dir(const std::string& given, const Surroundings&
 Presence presence_of(const std::string& socket) {
   if (access(socket.c_str(), F_OK) == 0) return Presence::kThere;
   return errno == EACCES ? Presence::kHidden : Presence::kNone;
+}
+
+std::string serving_process(const StatePaths& paths) {
+  const UniqueFd lock(open(paths.lock.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!lock.valid() || flock(lock.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return {};
+  std::string holder = holder_of(paths.lock);
+  return holder.empty() ? "unknown" : holder;
+}
+
+Result<void> take_state_dir(const std::string& folder, mode_t mode) {
+  struct stat info{};
+  if (stat(folder.c_str(), &info) != 0) {
+    if (errno != ENOENT) return fail_errno(fmt::format("cannot look at {}", folder), errno);
+    return make_directories(folder, mode);
+  }
+  if (!S_ISDIR(info.st_mode)) return refused(folder, "is no folder");
+  if (info.st_uid != geteuid()) return refused(folder, "belongs to another user");
+  HEDDLE_TRY(const auto names, list_directory(folder));
+  if (!is_free_or_ours(names)) return refused(folder, "holds other things than Heddle's");
+  if ((info.st_mode & 07777U) == mode || chmod(folder.c_str(), mode) == 0) return {};
+  return fail_errno(fmt::format("cannot set the mode of {}", folder), errno);
 }
 
 Result<void> check_room(const std::string& folder, int64_t free_bytes) {

@@ -1,6 +1,8 @@
 // Where a standalone Heddle keeps its things.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 
@@ -40,6 +42,15 @@ Result<std::string> used_state_dir(const std::string& given, const Surroundings&
 // them.
 enum class Presence { kNone, kHidden, kThere };
 Presence presence_of(const std::string& socket);
+
+// The process of the daemon that has the folder's lock; empty when there is none, as far as this user may know. For
+// where the socket is gone.
+std::string serving_process(const StatePaths& paths);
+
+// Makes the folder with this mode, or takes one that is there: one that Heddle kept its things in before, or an empty
+// one of this user. Nothing else is touched: neither its mode nor what is in it.
+// Errors: kInvalidArgument, naming --state-dir, for a folder with other things in it or of another user.
+Result<void> take_state_dir(const std::string& folder, mode_t mode);
 
 // Errors: kExhausted when the folder's file system has no room for what Heddle keeps in it.
 Result<void> check_room(const std::string& folder, int64_t free_bytes);

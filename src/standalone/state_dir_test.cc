@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/temporary_folder.h"
 #include "standalone/simulated.h"
 
 namespace heddle::standalone {
@@ -59,6 +61,52 @@ TEST(StateDir, KnowsAClosedFolderFromAMissingHeddle) {
     std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
   }
   std::filesystem::remove_all(folder);
+}
+
+TEST(StateDir, TakesANewAnEmptyAndItsOwnFolderAndNoOther) {
+  const TemporaryFolder temporary;
+  const auto mode_of = [](const std::string& path) {
+    struct stat info{};
+    EXPECT_EQ(::stat(path.c_str(), &info), 0);
+    return info.st_mode & 07777U;
+  };
+  const std::string made = temporary.path() + "/a/new";
+  ASSERT_TRUE(take_state_dir(made, 0700));
+  EXPECT_EQ(mode_of(made), 0700U);
+  ASSERT_TRUE(take_state_dir(made, 0711)) << "empty";
+  EXPECT_EQ(mode_of(made), 0711U);
+  ASSERT_TRUE(write_file_atomic(made + "/ledger.db", "", 0600));
+  ASSERT_TRUE(make_directories(made + "/jobs", 0711));
+  ASSERT_TRUE(take_state_dir(made, 0700)) << "of a Heddle before";
+  EXPECT_EQ(mode_of(made), 0700U);
+
+  const std::string others = temporary.path() + "/others";
+  ASSERT_TRUE(make_directories(others, 0755));
+  ASSERT_TRUE(write_file_atomic(others + "/sh", "", 0755));
+  const auto refused = take_state_dir(others, 0700);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kInvalidArgument);
+  EXPECT_EQ(refused.error().field, "--state-dir");
+  EXPECT_EQ(mode_of(others), 0755U) << "nothing is changed";
+  EXPECT_FALSE(take_state_dir(others + "/sh", 0700)) << "no folder";
+  if (::geteuid() == 0) {
+    const std::string of_another = temporary.path() + "/user";
+    ASSERT_TRUE(make_directories(of_another, 0755));
+    ASSERT_EQ(::chown(of_another.c_str(), 1000, 1000), 0);
+    EXPECT_FALSE(take_state_dir(of_another, 0700));
+  }
+}
+
+TEST(StateDir, KnowsWhoServesIt) {
+  const TemporaryFolder temporary;
+  const auto paths = state_paths(temporary.path());
+  EXPECT_EQ(serving_process(paths), "");
+  {
+    const auto lock = lock_state_dir(paths);
+    ASSERT_TRUE(lock);
+    EXPECT_EQ(serving_process(paths), std::to_string(getpid()));
+  }
+  EXPECT_EQ(serving_process(paths), "") << "what a daemon that has ended left";
 }
 
 TEST(StateDir, NeedsRoom) {

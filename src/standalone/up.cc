@@ -45,9 +45,7 @@ Ledger::WriteHook crash_hook(int64_t at) {
 Result<void> make_folders(const StatePaths& paths, const std::string& group) {
   // With a group, its members must reach the socket and their jobs' folders by name; they still cannot list anything.
   const mode_t mode = group.empty() ? 0700 : 0711;
-  HEDDLE_CHECK_OK(make_directories(paths.folder, mode));
-  if (chmod(paths.folder.c_str(), mode) != 0)
-    return fail_errno(fmt::format("cannot set the mode of {}", paths.folder), errno);
+  HEDDLE_CHECK_OK(take_state_dir(paths.folder, mode));
   for (const char* name : {"/jobs", "/claims"}) HEDDLE_CHECK_OK(make_directories(paths.folder + name, 0711));
   return {};
 }

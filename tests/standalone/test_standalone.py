@@ -1,10 +1,13 @@
 """Standalone Heddle from end to end, on simulated cards: queue, ledger, guard, and what is left after kill -9."""
+import fcntl
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
+import termios
 import urllib.error
 import urllib.request
 
@@ -326,8 +329,9 @@ def test_a_users_heddle_and_the_others():
         assert as_nobody("down").returncode == 0
 
         os.chown(heddle.folder, 0, 0)
-        for name in ("ledger.db", "heddle.log", "lock"):
-            pathlib.Path(heddle.folder, name).unlink()
+        for name in os.listdir(heddle.folder):
+            path = pathlib.Path(heddle.folder, name)
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
         heddle.up()
         closed = as_nobody("ps")
         assert closed.returncode == 3 and "you may not use the Heddle in" in closed.stderr
@@ -349,6 +353,8 @@ def test_a_full_disk(tmp_path):
                 free = os.statvfs(heddle.folder)
                 file.write(b"x" * max(0, free.f_bavail * free.f_frsize - leave))
 
+        heddle.up()
+        heddle.call("down", check=0)
         fill(1 << 20)
         refused = heddle.up(check=3)
         assert "KiB are free" in refused.stderr and "--state-dir" in refused.stderr
@@ -629,3 +635,38 @@ def test_the_selftest_says_what_is_missing(tmp_path):
         pytest.skip("this machine has a driver of its own")
     assert test.returncode == 3
     assert "--libraries" in test.stderr
+
+
+def test_a_folder_with_other_things_is_left_alone(heddle, tmp_path):
+    (tmp_path / "sh").write_text("")
+    tmp_path.chmod(0o755)
+    refused = heddle.up("--state-dir", tmp_path, check=1)
+    assert "--state-dir" in refused.stderr and "holds other things" in refused.stderr
+    assert [entry.name for entry in tmp_path.iterdir()] == ["sh"] and tmp_path.stat().st_mode & 0o7777 == 0o755
+
+
+def test_a_lost_socket_is_said_and_comes_back(heddle):
+    client = heddle.start("--memory", "60000Mi", "--name", "job", "--", "sleep", "600")
+    heddle.wait_state("job", "running")
+    pid = heddle.daemon()
+    os.unlink(os.path.join(heddle.folder, "heddle.sock"))
+    for words in (["down"], ["ps"], ["cancel", "job"]):
+        lost = heddle.call(*words, check=3)
+        assert f"kill {pid}" in lost.stderr and "removed its socket" in lost.stderr, lost.stderr
+    os.kill(pid, signal.SIGTERM)
+    eventually(lambda: not alive(pid), "the end of the daemon")
+    heddle.up()
+    assert heddle.job("job")["state"] == "running" and client.poll() is None
+
+
+def test_a_terminal_that_hangs_up_ends_its_job(heddle):
+    leader, terminal = os.openpty()
+    # A session of its own, whose leader `heddle run` is: what `ssh -t machine heddle run ...` starts.
+    client = subprocess.Popen([HEDDLE, "run", "--memory", "60000Mi", "--name", "job", "--", "sleep", "600"], env=heddle.environment,
+                              stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
+                              preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+    os.close(terminal)
+    heddle.wait_state("job", "running")
+    os.close(leader)
+    assert client.wait(timeout=100) == 129
+    heddle.wait_empty()
