@@ -40,6 +40,7 @@ std::string host_name() {
 struct Raw {
   std::string kubelet_root = "/var/lib/kubelet";
   std::string policy = "report";
+  std::string unguarded = "report";
   std::string hook;
   std::string pod_uid;
   double interval_seconds = 2;
@@ -86,6 +87,11 @@ void add_options(CLI::App& app, Flags& flags, Raw& raw) {
                  "What happens to a process outside its grant: report, or enforce (it is ended)")
       ->check(CLI::IsMember({"report", "enforce"}))
       ->capture_default_str();
+  app.add_option("--unguarded", raw.unguarded,
+                 "What happens to a process inside its grant that the guard is not in, so that nothing holds it there: "
+                 "report, or enforce (it is ended)")
+      ->check(CLI::IsMember({"report", "enforce"}))
+      ->capture_default_str();
   app.add_option("--guard-library", agent.preparer.guard_library,
                  "Path of libheddle_guard.so; default: beside the program");
   app.add_option("--ascend-guard-library", agent.preparer.ascend_guard_library,
@@ -98,7 +104,8 @@ void add_options(CLI::App& app, Flags& flags, Raw& raw) {
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
   app.add_option("--memory-slack-mib", raw.slack_mib,
-                 "MiB a process may hold beyond its grant before it counts as outside (what drivers count differently)")
+                 "MiB that the processes of a pod may hold of a card beyond its grant, all together, before they count "
+                 "as outside (what drivers count differently); nothing where none of them has the guard")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
       ->capture_default_str();
   app.add_option("--context-mib", raw.context_mib,
@@ -134,6 +141,7 @@ void complete(Flags& flags, const Raw& raw) {
   if (agent.dra.plugin_root.empty()) agent.dra.plugin_root = raw.kubelet_root + "/plugins";
   if (agent.dra.registry_root.empty()) agent.dra.registry_root = raw.kubelet_root + "/plugins_registry";
   agent.supervisor.policy = raw.policy == "enforce" ? Policy::kEnforce : Policy::kReport;
+  agent.supervisor.unguarded = raw.unguarded == "enforce" ? Policy::kEnforce : Policy::kReport;
   agent.supervisor.slack_bytes = raw.slack_mib << 20;
   agent.preparer.context_bytes = raw.context_mib << 20;
   agent.make_partitions.insert(raw.make_partitions.begin(), raw.make_partitions.end());

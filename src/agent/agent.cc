@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <condition_variable>
 #include <future>
 #include <latch>
 #include <thread>
 
 #include "agent/account.h"
-#include "agent/cgroup.h"
 #include "agent/claim_service.h"
 #include "agent/events.h"
 #include "agent/health.h"
@@ -22,6 +20,7 @@
 #include "agent/node_view.h"
 #include "agent/offer.h"
 #include "agent/publisher.h"
+#include "agent/supervision.h"
 #include "base/file.h"
 #include "base/prometheus.h"
 #include "codec/codec.h"
@@ -94,6 +93,7 @@ class Agent {
     PreparerOptions preparing = options_.preparer;
     preparing.partitions = maker_;
     HEDDLE_TRY(preparer_, Preparer::open(std::move(preparing), log_));
+    supervision_ = std::make_unique<Supervision>(options_, *preparer_, events_, log_);
     // Also of no use any more, what claims have of it stays.
     const std::vector<ClaimRecord> records = preparer_->records();
     if (!options_.make_partitions.empty() || std::ranges::any_of(records, has_made)) {
@@ -178,123 +178,11 @@ class Agent {
 
   std::map<std::string, std::string> foreign(const std::vector<vendors::Card>& cards, const NodeState& state) const {
     std::map<std::string, std::string> owners = foreign_owners(cards, state.slices, state.allocatable);
-    const std::lock_guard lock(mutex_);
-    for (const auto& [uuid, processes] : in_use_) owners.emplace(uuid, "in-use-by-others");
+    for (const std::string& uuid : supervision_->in_use()) owners.emplace(uuid, "in-use-by-others");
     return owners;
   }
 
-  // The pods that use a claim: those it was prepared for, and what the API server says of claims that several share.
-  static std::set<std::string> pods_of(const ClaimRecord& record, const NodeState& state) {
-    std::set<std::string> pods;
-    for (const PodReference& pod : record.pods) pods.insert(pod.uid);
-    for (const auto& [uid, pod] : state.pods) {
-      if (pod.name_space == record.name_space && std::ranges::find(pod.claims, record.name) != pod.claims.end()) {
-        pods.insert(uid);
-      }
-    }
-    return pods;
-  }
-
-  // Which grants hold, by pod: from the records, and for claims that several pods share from the pods themselves.
-  std::vector<Grant> grants(const NodeState& state, const std::vector<ClaimRecord>& records) const {
-    std::vector<Grant> result;
-    for (const ClaimRecord& record : records) {
-      for (const std::string& pod : pods_of(record, state)) {
-        for (const GrantedDevice& device : record.devices) {
-          // What is managed may lie on the card as long as there is room: it is taken from nobody.
-          result.push_back({pod, device.card_uuid, device.addressable(), device.whole_card()});
-        }
-      }
-    }
-    return result;
-  }
-
-  std::optional<ProcessIdentity> identify(int64_t pid) const {
-    std::optional<ProcessIdentity> identity = identify_process(options_.proc, pid);
-    if (!identity) return std::nullopt;
-    if (const auto text = read_file(fmt::format("{}/{}/cgroup", options_.proc, pid), size_t{1} << 20)) {
-      if (const auto owner = parse_cgroup(*text)) identity->owner = owner->pod_uid;
-    }
-    return identity;
-  }
-
-  // Processes that were on a card before Heddle could grant it: the card belongs to them until they end. A card that an
-  // agent before this one offered, or that a claim holds, was Heddle's: who came to it while no agent ran is an
-  // intruder.
-  void note_in_use(const std::vector<vendors::CardStatus>& statuses, const std::vector<Grant>& granted,
-                   const std::vector<model::ResourceSlice>& slices) {
-    const std::set<std::string> offered = offered_cards(slices);
-    std::map<std::string, std::map<int64_t, uint64_t>> in_use;
-    for (const vendors::CardStatus& card : statuses) {
-      if (offered.contains(card.uuid) || is_held(card.uuid)) continue;
-      for (const vendors::CardProcess& process : card.processes) {
-        const std::optional<ProcessIdentity> identity = identify(process.pid);
-        if (!identity) continue;
-        const bool ours = std::ranges::any_of(granted, [&](const Grant& grant) {
-          return grant.owner == identity->owner && grant.card_uuid == card.uuid;
-        });
-        if (!ours) in_use[card.uuid][process.pid] = identity->start_time;
-      }
-    }
-    const std::lock_guard lock(mutex_);
-    in_use_ = std::move(in_use);
-  }
-
-  void drop_ended_users() {
-    const std::lock_guard lock(mutex_);
-    for (auto& [uuid, processes] : in_use_) {
-      std::erase_if(processes, [this](const auto& process) {
-        const std::optional<ProcessIdentity> now = identify_process(options_.proc, process.first);
-        return !now || now->start_time != process.second;
-      });
-    }
-    std::erase_if(in_use_, [](const auto& entry) { return entry.second.empty(); });
-  }
-
-  static std::string describe(const Finding& finding) {
-    std::string process = fmt::format("process {} ({})", finding.process.pid, finding.process.command);
-    switch (finding.kind) {
-      case Finding::Kind::kUngranted:
-        return fmt::format("{} uses card {} without a grant", process, finding.card_uuid);
-      case Finding::Kind::kBeyondGrant:
-        return fmt::format("{} and its pod use more of card {} than the {} MiB that were granted", process,
-                           finding.card_uuid, finding.granted_bytes >> 20);
-      case Finding::Kind::kBeyondShare:
-        return fmt::format(
-            "{} and its pod had {} % of the time of card {}, by the vendor's account, where {} % were theirs", process,
-            finding.used_percent, finding.card_uuid, finding.share_percent);
-    }
-    return process;
-  }
-
-  void report(const Finding& finding, const NodeState& state) {
-    ++findings_total_;
-    const bool beyond_share = finding.kind == Finding::Kind::kBeyondShare;
-    const std::string what = describe(finding);
-    const std::string message = what + (finding.ended ? "; it was ended" : "");
-    log_.warning(message, {{"pid", finding.process.pid},
-                           {"pod", finding.process.owner},
-                           {"card", finding.card_uuid},
-                           {"ended", finding.ended}});
-    const std::string reason =
-        finding.ended ? "HeddleProcessEnded" : (beyond_share ? "HeddleComputeOveruse" : "HeddleUngrantedProcess");
-    const auto pod = state.pods.find(finding.process.owner);
-    if (pod != state.pods.end()) {
-      events_.on_pod(pod->second, reason, message);
-    } else if (state.node) {
-      events_.on_node(*state.node, reason, message);
-    }
-  }
-
   void supervise_loop() {
-    NodeState state;
-    Supervisor supervisor(options_.supervisor, {[this](int64_t pid) { return identify(pid); },
-                                                [this](const ProcessIdentity& process) {
-                                                  const bool ended = end_process(options_.proc, process);
-                                                  if (ended) ++ended_total_;
-                                                  return ended;
-                                                },
-                                                [&](const Finding& finding) { report(finding, state); }});
     std::string published;
     const bool sees_all = sees_all_processes(options_.proc, options_.in_pod);
     if (!sees_all) log_.warning("not in the host's pid namespace (hostPID): ended processes stay on their accounts");
@@ -306,8 +194,8 @@ class Agent {
         free_dead_processes(accounts(), options_.proc, log_);
         next_accounts = clock_.monotonic_nanos() + kAccountInterval.nanos;
       }
-      state = view_->state();
-      const bool soon = look(supervisor, state);
+      const NodeState state = view_->state();
+      const bool soon = look(state);
       update_health();
       // The slices show health and owners: only a change of what they show wakes the publisher.
       const std::string now = fingerprint(state);
@@ -358,42 +246,15 @@ class Agent {
     return result;
   }
 
-  // What was found by the vendor's account of device time; of lending's thread. A process is ended where the policy
-  // says so and it has gone on for long: a running kernel cannot be stopped, and a long one is paid back.
-  void note_overuse(const std::vector<Overuse>& found) {
-    const NodeState state = view_->state();
-    std::vector<Finding> now;
-    std::set<std::pair<std::string, std::string>> seen;
-    for (const Overuse& one : found) {
-      const std::pair key(one.claim, one.card_uuid);
-      const std::optional<ProcessIdentity> process = identify(one.pid);
-      if (!process && overuse_told_.contains(key)) seen.insert(key);  // between two of its bursts
-      if (!process) continue;
-      Finding finding{Finding::Kind::kBeyondShare, *process, one.card_uuid, -1, 0, false, 0, 0};
-      finding.used_percent = std::lround(one.used * 100);
-      finding.share_percent = std::lround(one.allowed * 100);
-      if (one.lasting && options_.supervisor.policy == Policy::kEnforce) {
-        finding.ended = end_process(options_.proc, *process);
-        if (finding.ended) ++ended_total_;
-      }
-      if (finding.ended || !overuse_told_.contains(key)) report(finding, state);
-      seen.insert(key);
-      now.push_back(std::move(finding));
-    }
-    overuse_told_ = std::move(seen);
-    const std::lock_guard lock(mutex_);
-    overuse_ = std::move(now);
-  }
-
   void start_lending() {
     LendingPorts ports;
     ports.claims = [this] { return lent_claims(); };
     ports.times = [this] { return source_.times(); };
     ports.owner_of = [this](int64_t pid) -> std::optional<std::string> {
-      const std::optional<ProcessIdentity> process = identify(pid);
+      const std::optional<ProcessIdentity> process = supervision_->identify(pid);
       return process ? std::optional(process->owner) : std::nullopt;
     };
-    ports.overuse = [this](const std::vector<Overuse>& found) { note_overuse(found); };
+    ports.overuse = [this](const std::vector<Overuse>& found) { supervision_->note_overuse(found, view_->state()); };
     const LendingMode mode = options_.strict_shares ? LendingMode::kWatch : LendingMode::kLend;
     lending_ = std::make_unique<Lending>(std::move(ports), clock_, mode);
   }
@@ -418,47 +279,21 @@ class Agent {
   }
 
   // True when a second look should follow soon.
-  bool look(Supervisor& supervisor, const NodeState& state) {
-    const std::vector<vendors::CardStatus> statuses =
-        without_mps_servers(source_.statuses(), mps_pipe(), options_.proc);
+  bool look(const NodeState& state) {
+    std::vector<vendors::CardStatus> statuses = without_mps_servers(source_.statuses(), mps_pipe(), options_.proc);
     if (!state.pods_synced || !state.slices_synced || !state.node) return false;
-    const std::vector<ClaimRecord> records = preparer_->records();
-    const std::vector<Grant> granted = grants(state, records);
     if (!looked_) {
-      note_in_use(statuses, granted, state.slices);
-      source_.forget_missing([this](const std::string& uuid) { return is_held(uuid); });
+      supervision_->note_in_use(statuses, state);
+      source_.forget_missing([this](const std::string& uuid) { return supervision_->is_held(uuid); });
     }
-    drop_ended_users();
     {
       const std::lock_guard lock(mutex_);
       looked_ = true;
     }
     wake_.notify_all();
     const std::map<std::string, std::string> served = foreign_owners(source_.cards(), state.slices, state.allocatable);
-    std::vector<vendors::CardStatus> cards = statuses;
-    std::erase_if(cards, [&](const vendors::CardStatus& card) { return served.contains(card.uuid); });
-    std::set<std::string> report_only;
-    {
-      const std::lock_guard lock(mutex_);
-      for (const auto& [uuid, processes] : in_use_) report_only.insert(uuid);
-    }
-    // Whose processes those of a claim with a damaged record are is not known.
-    for (const ClaimRecord& record : records) {
-      for (const GrantedDevice& device : record.devices) {
-        if (record.salvaged()) report_only.insert(device.card_uuid);
-      }
-    }
-    const Supervisor::Outcome outcome = supervisor.look(cards, granted, report_only);
-    const std::lock_guard lock(mutex_);
-    findings_ = outcome.current;
-    return outcome.look_again_soon;
-  }
-
-  bool is_held(const std::string& uuid) const {
-    const std::vector<ClaimRecord> records = preparer_->records();
-    return std::ranges::any_of(records, [&](const ClaimRecord& record) {
-      return std::ranges::find(record.devices, uuid, &GrantedDevice::card_uuid) != record.devices.end();
-    });
+    std::erase_if(statuses, [&](const vendors::CardStatus& card) { return served.contains(card.uuid); });
+    return supervision_->look(statuses, state);
   }
 
   void update_health() {
@@ -524,13 +359,9 @@ class Agent {
       input.claims.push_back(account.claim);
       input.charged.push_back(charged(account));
     }
-    {
-      const std::lock_guard lock(mutex_);
-      input.findings = findings_;
-      input.findings.insert(input.findings.end(), overuse_.begin(), overuse_.end());
-    }
-    input.findings_total = findings_total_;
-    input.ended_total = ended_total_;
+    input.findings = supervision_->findings();
+    input.findings_total = supervision_->findings_total();
+    input.ended_total = supervision_->ended_total();
     input.slice_writes = slice_writes_;
     const kube::ClientStats stats = client_.stats();
     input.api_requests = stats.requests;
@@ -572,21 +403,16 @@ class Agent {
   std::optional<catalog::Catalog> catalog_;  // where partitions are made, or were
   std::unique_ptr<Preparer> preparer_;
   std::unique_ptr<NodeView> view_;
+  std::unique_ptr<Supervision> supervision_;
   std::unique_ptr<ClaimService> claims_;
   std::unique_ptr<kube::HttpServer> metrics_;
   std::unique_ptr<Lending> lending_;
   std::atomic<bool> ready_ = false;
   std::atomic<bool> looked_ = false;
-  std::atomic<int64_t> findings_total_ = 0;
-  std::atomic<int64_t> ended_total_ = 0;
   std::atomic<int64_t> slice_writes_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
-  std::map<std::string, std::map<int64_t, uint64_t>> in_use_;  // card -> pid -> start time
-  std::vector<Finding> findings_;
-  std::vector<Finding> overuse_;
-  std::set<std::pair<std::string, std::string>> overuse_told_;  // claim and card; of lending's thread
 };
 
 }  // namespace

@@ -117,10 +117,12 @@ std::string metrics_text(const MetricsInput& input) {
   write_charges(text, input);
   write_partitions(text, input.partitions);
   const auto count = [&](Finding::Kind kind) { return std::ranges::count(input.findings, kind, &Finding::kind); };
-  text.family("heddle_agent_ungranted_processes", "gauge", "Processes on a card outside what was granted, now.");
+  text.family("heddle_agent_ungranted_processes", "gauge",
+              "Processes on a card outside what was granted, or outside the guard, now.");
   text.sample({{"reason", "ungranted"}}, count(Finding::Kind::kUngranted));
   text.sample({{"reason", "beyond_grant"}}, count(Finding::Kind::kBeyondGrant));
   text.sample({{"reason", "beyond_share"}}, count(Finding::Kind::kBeyondShare));
+  text.sample({{"reason", "unguarded"}}, count(Finding::Kind::kUnguarded));
   text.single("heddle_agent_ungranted_processes_total", "counter", "Such processes found since the start.",
               input.findings_total);
   text.single("heddle_agent_processes_ended_total", "counter", "Processes ended by the policy.", input.ended_total);

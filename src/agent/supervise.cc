@@ -35,8 +35,15 @@ Allowance allowance_of(const std::vector<Grant>& grants, const std::string& owne
 // What one owner does on one card.
 struct OwnerUse {
   int64_t bytes = 0;
-  int64_t processes = 0;
-  const CardProcesses::Entry* largest = nullptr;
+  bool guarded = false;  // one of its processes is
+  const CardProcesses::Entry* suspect = nullptr;
+
+  void add(const CardProcesses::Entry& entry) {
+    bytes += std::max<int64_t>(entry.memory_bytes, 0);
+    guarded = guarded || entry.guarded;
+    const auto rank = [](const CardProcesses::Entry& of) { return std::pair(!of.guarded, of.memory_bytes); };
+    if (suspect == nullptr || rank(entry) > rank(*suspect)) suspect = &entry;
+  }
 };
 
 Finding finding(Finding::Kind kind, const CardProcesses::Entry& entry, const std::string& card_uuid, int64_t granted) {
@@ -51,19 +58,21 @@ std::vector<Finding> judge(const std::vector<CardProcesses>& cards, const std::v
   for (const CardProcesses& card : cards) {
     std::map<std::string, OwnerUse> by_owner;
     for (const CardProcesses::Entry& entry : card.entries) {
-      if (!allowance_of(grants, entry.process.owner, card.card_uuid).granted) {
+      const Allowance allowed = allowance_of(grants, entry.process.owner, card.card_uuid);
+      if (!allowed.granted) {
         findings.push_back(finding(Finding::Kind::kUngranted, entry, card.card_uuid, 0));
         continue;
       }
-      OwnerUse& use = by_owner[entry.process.owner];
-      use.bytes += std::max<int64_t>(entry.memory_bytes, 0);
-      ++use.processes;
-      if (use.largest == nullptr || entry.memory_bytes > use.largest->memory_bytes) use.largest = &entry;
+      if (!entry.guarded && !allowed.whole_card) {
+        findings.push_back(finding(Finding::Kind::kUnguarded, entry, card.card_uuid, allowed.bytes));
+      }
+      by_owner[entry.process.owner].add(entry);
     }
     for (const auto& [owner, use] : by_owner) {
       const Allowance allowed = allowance_of(grants, owner, card.card_uuid);
-      if (allowed.whole_card || use.bytes <= allowed.bytes + use.processes * slack_bytes) continue;
-      findings.push_back(finding(Finding::Kind::kBeyondGrant, *use.largest, card.card_uuid, allowed.bytes));
+      const int64_t slack = use.guarded ? slack_bytes : 0;
+      if (allowed.whole_card || use.bytes <= allowed.bytes + slack) continue;
+      findings.push_back(finding(Finding::Kind::kBeyondGrant, *use.suspect, card.card_uuid, allowed.bytes));
     }
   }
   return findings;
@@ -72,20 +81,32 @@ std::vector<Finding> judge(const std::vector<CardProcesses>& cards, const std::v
 Supervisor::Supervisor(SupervisorOptions options, SupervisorPorts ports)
     : options_(options), ports_(std::move(ports)) {}
 
-Supervisor::Outcome Supervisor::look(const std::vector<vendors::CardStatus>& cards, const std::vector<Grant>& grants,
-                                     const std::set<std::string>& report_only) {
+std::vector<CardProcesses> Supervisor::observe(const std::vector<vendors::CardStatus>& cards,
+                                               const std::vector<Grant>& grants) {
   std::vector<CardProcesses> observed;
   for (const vendors::CardStatus& card : cards) {
-    CardProcesses& entry = observed.emplace_back(CardProcesses{card.uuid, {}});
+    CardProcesses& seen = observed.emplace_back(CardProcesses{card.uuid, {}});
     for (const vendors::CardProcess& process : card.processes) {
-      if (std::optional<ProcessIdentity> identity = ports_.identify(process.pid)) {
-        entry.entries.push_back({*std::move(identity), process.memory_bytes});
+      std::optional<ProcessIdentity> identity = ports_.identify(process.pid);
+      if (!identity) continue;
+      CardProcesses::Entry entry{*std::move(identity), process.memory_bytes};
+      const Allowance allowed = allowance_of(grants, entry.process.owner, card.uuid);
+      if (ports_.is_guarded && allowed.granted && !allowed.whole_card) {
+        entry.guarded = ports_.is_guarded(entry.process);
       }
+      seen.entries.push_back(std::move(entry));
     }
   }
+  return observed;
+}
+
+Supervisor::Outcome Supervisor::look(const std::vector<vendors::CardStatus>& cards, const std::vector<Grant>& grants,
+                                     const std::set<std::string>& report_only) {
+  const std::vector<CardProcesses> observed = observe(cards, grants);
   Outcome outcome;
   std::set<Key> seen_now;
   std::set<Key> reported_now;
+  std::set<int64_t> ended;
   for (Finding& found : judge(observed, grants, options_.slack_bytes)) {
     Key key{found.card_uuid, found.process.pid, found.process.start_time, found.kind};
     seen_now.insert(key);
@@ -93,9 +114,11 @@ Supervisor::Outcome Supervisor::look(const std::vector<vendors::CardStatus>& car
       outcome.look_again_soon = true;
       continue;
     }
-    if (options_.policy == Policy::kEnforce && !report_only.contains(found.card_uuid)) {
-      found.ended = ports_.end(found.process);
-    }
+    const Policy policy = found.kind == Finding::Kind::kUnguarded ? options_.unguarded : options_.policy;
+    const bool before = ended.contains(found.process.pid);
+    const bool may_end = policy == Policy::kEnforce && !report_only.contains(found.card_uuid);
+    found.ended = before || (may_end && ports_.end(found.process));
+    if (found.ended) ended.insert(found.process.pid);
     if (!reported_.contains(key)) ports_.report(found);
     reported_now.insert(std::move(key));
     outcome.current.push_back(std::move(found));
@@ -103,6 +126,30 @@ Supervisor::Outcome Supervisor::look(const std::vector<vendors::CardStatus>& car
   seen_ = std::move(seen_now);
   reported_ = std::move(reported_now);
   return outcome;
+}
+
+std::string describe(const Finding& finding) {
+  std::string process = fmt::format("process {} ({})", finding.process.pid, finding.process.command);
+  switch (finding.kind) {
+    case Finding::Kind::kUngranted:
+      return fmt::format("{} uses card {} without a grant", process, finding.card_uuid);
+    case Finding::Kind::kBeyondGrant:
+      return fmt::format("{} and its pod use more of card {} than the {} MiB that were granted", process,
+                         finding.card_uuid, finding.granted_bytes >> 20);
+    case Finding::Kind::kBeyondShare:
+      return fmt::format(
+          "{} and its pod had {} % of the time of card {}, by the vendor's account, where {} % were theirs", process,
+          finding.used_percent, finding.card_uuid, finding.share_percent);
+    case Finding::Kind::kUnguarded:
+      return fmt::format(
+          "{} uses card {} without the guard that holds its limits: it is linked statically or against another libc "
+          "than "
+          "glibc, was started without the container's /etc/ld.so.preload, or goes past the driver's library; run it "
+          "with "
+          "glibc in the container as it was made, or ask for a whole card",
+          process, finding.card_uuid);
+  }
+  return process;
 }
 
 std::optional<ProcessIdentity> identify_process(const std::string& proc, int64_t pid) {

@@ -1,6 +1,6 @@
-// Supervision from outside: every process that the vendor sees on a card must be within a grant. A process without one
-// escaped the way of allocation; one far beyond its grant escaped the guard. (Use of the card's time beyond a share is
-// found in compute_audit.h.)
+// Supervision from outside: every process that the vendor sees on a card must be within a grant, and under the guard
+// where the grant has limits. A process without a grant escaped the way of allocation; one beyond its grant escaped the
+// guard, and one that the guard is not in could. (Use of the card's time beyond a share is found in compute_audit.h.)
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,12 @@ struct Grant {
 };
 
 struct Finding {
-  enum class Kind { kUngranted, kBeyondGrant, kBeyondShare };
+  enum class Kind {
+    kUngranted,
+    kBeyondGrant,
+    kBeyondShare,
+    kUnguarded,  // within a grant that has limits, and the guard that holds them is not in it
+  };
   Kind kind = Kind::kUngranted;
   ProcessIdentity process;
   std::string card_uuid;
@@ -50,18 +55,22 @@ struct CardProcesses {
   struct Entry {
     ProcessIdentity process;
     int64_t memory_bytes = -1;
+    bool guarded = true;  // what is not known counts as guarded
   };
   std::vector<Entry> entries;
 };
 
-// One look, pure. slack_bytes: for each process, what the vendor may count beyond what the guard counts. Of an owner
-// that is beyond its grant in sum, the largest process is named.
+// One look, pure. slack_bytes: what the vendor may count of an owner on a card beyond what its guard counts (code that
+// was loaded since the guard last looked, a first context that is being measured); once, however many processes it has,
+// and only where one of them is guarded: who counts nothing has nothing to be counted differently. Of an owner that is
+// beyond its grant in sum, the largest of its unguarded processes is named, else the largest.
 std::vector<Finding> judge(const std::vector<CardProcesses>& cards, const std::vector<Grant>& grants,
                            int64_t slack_bytes);
 
 struct SupervisorOptions {
   Policy policy = Policy::kReport;
   int64_t slack_bytes = int64_t{256} << 20;
+  Policy unguarded = Policy::kReport;  // of processes whose only fault is that no guard is in them
 };
 
 // What the supervisor needs from the machine.
@@ -72,6 +81,8 @@ struct SupervisorPorts {
   std::function<bool(const ProcessIdentity& process)> end;
   // Once for each finding.
   std::function<void(const Finding& finding)> report;
+  // Whether the guard is in it; asked of processes of owners with limits. Empty: not known of any.
+  std::function<bool(const ProcessIdentity& process)> is_guarded = {};
 };
 
 // A finding counts when two looks in a row see it: a process that is just ending, or a grant that is just being
@@ -89,6 +100,7 @@ class Supervisor {
                const std::set<std::string>& report_only = {});
 
  private:
+  std::vector<CardProcesses> observe(const std::vector<vendors::CardStatus>& cards, const std::vector<Grant>& grants);
   struct Key {
     std::string card_uuid;
     int64_t pid = 0;
@@ -101,6 +113,9 @@ class Supervisor {
   std::set<Key> seen_;
   std::set<Key> reported_;
 };
+
+// A finding in words: "process 7 (python3) uses card GPU-1 without a grant".
+std::string describe(const Finding& finding);
 
 // The machine's side: /proc and pidfd. owner is left empty.
 std::optional<ProcessIdentity> identify_process(const std::string& proc, int64_t pid);

@@ -19,6 +19,12 @@ CardProcesses::Entry process(int64_t pid, const std::string& owner, int64_t mib)
   return {{pid, static_cast<uint64_t>(pid) * 10, owner, "cmd"}, mib < 0 ? -1 : mib * kMiB};
 }
 
+CardProcesses::Entry unguarded(int64_t pid, const std::string& owner, int64_t mib) {
+  CardProcesses::Entry entry = process(pid, owner, mib);
+  entry.guarded = false;
+  return entry;
+}
+
 TEST(Judge, FindsWhatIsOutsideItsGrant) {
   const std::vector<Grant> grants = {{"pod-a", "card", 1000 * kMiB, false},
                                      {"pod-a", "card", 500 * kMiB, false},
@@ -31,12 +37,27 @@ TEST(Judge, FindsWhatIsOutsideItsGrant) {
   };
   const auto ungranted = Finding::Kind::kUngranted;
   const auto beyond = Finding::Kind::kBeyondGrant;
+  const auto no_guard = Finding::Kind::kUnguarded;
   const std::vector<Case> cases = {
       {"within", {process(1, "pod-a", 1500)}, {}},
-      {"two grants of one pod add up, the slack is for each process",
-       {process(1, "pod-a", 800), process(2, "pod-a", 900)},
+      {"two grants of one pod add up, and the slack comes once",
+       {process(1, "pod-a", 800), process(2, "pod-a", 800)},
        {}},
-      {"the sum counts, and the largest is named", {process(1, "pod-a", 800), process(2, "pod-a", 901)}, {{beyond, 2}}},
+      {"the sum counts, and the largest is named", {process(1, "pod-a", 800), process(2, "pod-a", 801)}, {{beyond, 2}}},
+      {"many small ones have no more slack than one",
+       {process(1, "pod-a", 400), process(2, "pod-a", 400), process(3, "pod-a", 400), process(4, "pod-a", 401)},
+       {{beyond, 4}}},
+      {"within, but nobody holds it there", {unguarded(1, "pod-a", 10)}, {{no_guard, 1}}},
+      {"an unguarded one has the grant and no slack", {unguarded(1, "pod-a", 1500)}, {{no_guard, 1}}},
+      {"an unguarded one beyond it", {unguarded(1, "pod-a", 1501)}, {{no_guard, 1}, {beyond, 1}}},
+      {"beside a guarded one there is one slack for both",
+       {process(1, "pod-a", 1500), unguarded(2, "pod-a", 100)},
+       {{no_guard, 2}}},
+      {"and of the two the unguarded one is named",
+       {process(1, "pod-a", 1500), unguarded(2, "pod-a", 101)},
+       {{no_guard, 2}, {beyond, 2}}},
+      {"a whole card needs no guard", {unguarded(1, "pod-w", 80'000)}, {}},
+      {"without a grant that is all there is to say", {unguarded(1, "pod-b", 10)}, {{ungranted, 1}}},
       {"just beyond the slack", {process(1, "pod-a", 1601)}, {{beyond, 1}}},
       {"a whole card has no limit", {process(1, "pod-w", 80'000)}, {}},
       {"another pod", {process(1, "pod-b", 10)}, {{ungranted, 1}}},
@@ -73,6 +94,51 @@ class SupervisorTest : public testing::Test {
   int ended_ = 0;
   std::vector<Finding> reports_;
 };
+
+TEST_F(SupervisorTest, AsksForTheGuardOfProcessesWithLimitsAndEndsByThePolicyOfTheirs) {
+  const std::vector<Grant> limited = {{"pod", "card", 8 * kMiB, false}};
+  const std::vector<Grant> whole = {{"pod", "card", 8 * kMiB, true}};
+  int asked = 0;
+  const auto supervisor = [&](Policy beyond, Policy unguarded) {
+    SupervisorPorts ports{[](int64_t pid) { return ProcessIdentity{pid, 1, "pod", "cmd"}; },
+                          [this](const ProcessIdentity&) { return ++ended_ > 0; },
+                          [this](const Finding& finding) { reports_.push_back(finding); },
+                          [&](const ProcessIdentity&) { return ++asked == 0; }};
+    return Supervisor({beyond, 0, unguarded}, std::move(ports));
+  };
+  Supervisor watching = supervisor(Policy::kEnforce, Policy::kReport);
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(watching.look(one_process(), whole).current.empty());
+  EXPECT_EQ(asked, 0) << "there is no limit that a guard would hold";
+  for (int i = 0; i < 2; ++i) watching.look(one_process(), limited);
+  EXPECT_EQ(asked, 2);
+  ASSERT_EQ(reports_.size(), 1U);
+  EXPECT_EQ(reports_[0].kind, Finding::Kind::kUnguarded);
+  EXPECT_EQ(reports_[0].granted_bytes, 8 * kMiB);
+  EXPECT_EQ(ended_, 0) << "it uses no more than it may";
+  Supervisor ending = supervisor(Policy::kReport, Policy::kEnforce);
+  for (int i = 0; i < 2; ++i) ending.look(one_process(), limited);
+  EXPECT_EQ(ended_, 1);
+  EXPECT_TRUE(reports_.back().ended);
+}
+
+TEST_F(SupervisorTest, EndsAProcessOfTwoFaultsOnce) {
+  SupervisorPorts ports{[](int64_t pid) { return ProcessIdentity{pid, 1, "pod", "cmd"}; },
+                        [this](const ProcessIdentity&) { return ++ended_ > 0; },
+                        [this](const Finding& finding) { reports_.push_back(finding); },
+                        [](const ProcessIdentity&) { return false; }};
+  Supervisor supervisor({Policy::kEnforce, 0, Policy::kEnforce}, std::move(ports));
+  for (int i = 0; i < 2; ++i) supervisor.look(one_process(), {{"pod", "card", kMiB - 1, false}});
+  EXPECT_EQ(ended_, 1);
+  ASSERT_EQ(reports_.size(), 2U);
+  EXPECT_TRUE(reports_[0].ended && reports_[1].ended);
+}
+
+TEST(Describe, NamesTheProcessTheCardAndWhatIsWrong) {
+  Finding finding{Finding::Kind::kUnguarded, {7, 1, "pod", "python3"}, "GPU-1", kMiB, 8 * kMiB, false};
+  EXPECT_NE(describe(finding).find("process 7 (python3) uses card GPU-1 without the guard"), std::string::npos);
+  finding.kind = Finding::Kind::kBeyondGrant;
+  EXPECT_NE(describe(finding).find("more of card GPU-1 than the 8 MiB"), std::string::npos);
+}
 
 TEST_F(SupervisorTest, ReportsAtTheSecondLookAndOnlyOnce) {
   Supervisor supervisor = make(Policy::kReport);

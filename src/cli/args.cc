@@ -66,6 +66,11 @@ CLI::App* add_up(CLI::App& app, Raw& raw) {
   verb->add_option("--evict-grace", raw.eviction_grace,
                    "What a job whose share a queue takes back has between SIGTERM and SIGKILL (default: 30s)");
   verb->add_flag("--strict-shares", options.strict_shares, "Lend nothing of a card's time, even if others are idle");
+  verb->add_flag(
+      "--enforce", options.enforce,
+      "End processes that come to a card without a share, go beyond theirs, or leave the guard (default: they "
+      "are reported). What was on the cards before is left alone; programs that draw a screen on a card of "
+      "Heddle are not, when they start again");
   verb->add_option("--crash-at-write", options.crash_at_write)->group("");
   verb->footer(
       "Example:\n  heddle up --simulate h100x2 && heddle run --memory 8Gi --cores 30 -- env\n\n"

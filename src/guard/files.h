@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -139,6 +140,10 @@ Result<int> free_slots_of_dead(const std::string& path, const std::function<bool
 // themselves in the vendor's account. find_pid: the host's pid of an owner, 0: not known; it is asked only for owners
 // that have none yet. Gives the number of slots written.
 Result<int> tell_host_pids(const std::string& path, const std::function<uint32_t(const SlotOwner&)>& find_pid);
+
+// How the guard in a process names it in its slot: its pid as it sees itself, its pid namespace, its start time; by
+// what this /proc says of `pid`. Nothing when it has ended.
+std::optional<SlotOwner> slot_owner_of(const std::string& proc, int64_t pid);
 
 // Every process that this /proc shows, as SlotOwner in its own namespace; for is_alive of a program in the host's pid
 // namespace. Processes that end meanwhile are left out. Errors: kInternal.

@@ -66,6 +66,10 @@ std::optional<SlotOwner> owner_of(const std::string& folder) {
 
 }  // namespace
 
+std::optional<SlotOwner> slot_owner_of(const std::string& proc, int64_t pid) {
+  return owner_of(std::filesystem::path(proc) / std::to_string(pid));
+}
+
 Result<LiveProcesses> LiveProcesses::scan(const std::string& proc) {
   HEDDLE_TRY(const std::vector<std::string> names, list_directory(proc));
   LiveProcesses live;

@@ -71,7 +71,7 @@ Daemon::Daemon(DaemonOptions options, std::unique_ptr<Ledger> ledger, Machine ma
       started_(clock.now()),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       random_(1),
-      supervisor_(agent::SupervisorOptions(), supervisor_ports()) {}
+      supervisor_({options_.policy, agent::SupervisorOptions().slack_bytes, options_.policy}, supervisor_ports()) {}
 
 Daemon::~Daemon() = default;
 

@@ -19,6 +19,7 @@
 
 #include "agent/lending.h"
 #include "agent/supervise.h"
+#include "agent/witness.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -43,6 +44,8 @@ struct DaemonOptions {
   std::string queues;        // of check_queues(); empty: there are none
   // A job that is evicted has so long between SIGTERM and SIGKILL.
   Duration eviction_grace = Duration::seconds(30);
+  // What becomes of processes on the cards that no share covers, that are beyond theirs, or that the guard is not in.
+  agent::Policy policy = agent::Policy::kReport;
 };
 
 // A share of one card as a job holds it.
@@ -79,7 +82,7 @@ struct CardView {
   std::vector<Holder> holders;
 };
 
-// A process on a card that no share covers, or that is far beyond its own.
+// A process on a card that no share covers, that is beyond its own, or that the guard is not in.
 struct Stranger {
   int64_t pid = 0;
   std::string command;
@@ -237,6 +240,8 @@ class Daemon {
   Job* live(int64_t id);
   agent::SupervisorPorts supervisor_ports();
   void supervise(const vendors::Snapshot& snapshot);
+  void note_before(const vendors::Snapshot& snapshot);
+  bool end_outsider(const agent::ProcessIdentity& process);
   [[nodiscard]] CardView card_view(const model::ResourceSlice& slice, const model::Device& device,
                                    const std::vector<JobView>& jobs) const;
   [[nodiscard]] JobView job_view(const Job& job) const;
@@ -265,7 +270,12 @@ class Daemon {
   std::vector<Stranger> strangers_;
   std::string unwritten_;  // why the ledger cannot be written; empty: it can
   std::string trouble_;
-  std::map<int64_t, std::string> job_of_process_;  // of the look under way
+  // Of the look under way.
+  std::map<int64_t, std::string> job_of_process_;
+  std::map<std::string, std::string> ledgers_;  // usage files by job
+  std::optional<agent::GuardWitness> witness_;
+  // Who was on the cards, without a job of ours, when this began: pid -> start time. Nothing: nobody has looked yet.
+  std::optional<std::map<int64_t, uint64_t>> before_;
   agent::Supervisor supervisor_;
   std::set<std::pair<std::string, std::string>> overuse_told_;  // job and card: said once
   bool shutting_down_ = false;

@@ -17,6 +17,21 @@ const vendors::CardStatus* status_of(const std::vector<vendors::CardStatus>& sta
   return found == statuses.end() ? nullptr : &*found;
 }
 
+std::string advice(agent::Finding::Kind kind) {
+  switch (kind) {
+    case agent::Finding::Kind::kBeyondGrant:
+    case agent::Finding::Kind::kBeyondShare:
+      return "it uses more than its share: the guard is not in it";
+    case agent::Finding::Kind::kUnguarded:
+      return "it has a share and the guard that holds it there is not in it: a static program, another libc than "
+             "glibc, "
+             "or a cleared LD_PRELOAD";
+    case agent::Finding::Kind::kUngranted:
+      break;
+  }
+  return "no share covers it; start it with `heddle run`";
+}
+
 std::string name_of(const Machine& machine, const std::string& uuid) {
   for (const auto& slice : machine.slices) {
     for (const auto& device : slice.devices) {
@@ -40,16 +55,43 @@ agent::SupervisorPorts Daemon::supervisor_ports() {
     if (const auto found = job_of_process_.find(pid); found != job_of_process_.end()) process->owner = found->second;
     return process;
   };
-  // Standalone reports; whoever runs something here beside Heddle is the machine's own user.
-  ports.end = [](const agent::ProcessIdentity&) { return false; };
+  ports.end = [this](const agent::ProcessIdentity& process) { return end_outsider(process); };
   ports.report = [this](const agent::Finding& finding) {
-    log_.warning("a process is on a card without a share that covers it", {{"pid", finding.process.pid},
-                                                                           {"command", finding.process.command},
-                                                                           {"card", finding.card_uuid},
-                                                                           {"memory", finding.memory_bytes},
-                                                                           {"granted", finding.granted_bytes}});
+    log_.warning(finding.kind == agent::Finding::Kind::kUnguarded
+                     ? "a process is on a card without the guard that holds its share"
+                     : "a process is on a card without a share that covers it",
+                 {{"pid", finding.process.pid},
+                  {"command", finding.process.command},
+                  {"card", finding.card_uuid},
+                  {"memory", finding.memory_bytes},
+                  {"granted", finding.granted_bytes},
+                  {"ended", finding.ended}});
+  };
+  ports.is_guarded = [this](const agent::ProcessIdentity& process) {
+    const auto ledger = ledgers_.find(process.owner);
+    if (!witness_ || ledger == ledgers_.end()) return true;
+    return witness_->look(process, {ledger->second}) != agent::Guarding::kNo;
   };
   return ports;
+}
+
+// Whoever ran something here before Heddle did is the machine's own user.
+bool Daemon::end_outsider(const agent::ProcessIdentity& process) {
+  if (options_.policy != agent::Policy::kEnforce || !before_) return false;
+  const auto known = before_->find(process.pid);
+  if (known != before_->end() && known->second == process.start_time) return false;
+  return agent::end_process("/proc", process);
+}
+
+void Daemon::note_before(const vendors::Snapshot& snapshot) {
+  if (before_) return;
+  before_.emplace();
+  for (const auto& card : snapshot.statuses) {
+    for (const auto& process : card.processes) {
+      const auto identity = agent::identify_process("/proc", process.pid);
+      if (identity && !job_of_process_.contains(process.pid)) (*before_)[process.pid] = identity->start_time;
+    }
+  }
 }
 
 void Daemon::observe(const vendors::Snapshot& snapshot) {
@@ -72,22 +114,23 @@ void Daemon::observe(const vendors::Snapshot& snapshot) {
 
 void Daemon::supervise(const vendors::Snapshot& snapshot) {
   job_of_process_.clear();
+  ledgers_.clear();
+  witness_.emplace("/proc");
   std::vector<agent::Grant> grants;
   for (const auto& job : jobs_) {
     if (job.state != JobState::kRunning) continue;
+    ledgers_[job.uid] = guard_usage_file(guard_folder(job));
     for (const int64_t pid : descendants(job.runner.pid)) job_of_process_[pid] = job.uid;
     for (const auto& share : card_shares(machine_, job)) {
       // What is managed may lie on the card as long as there is room: it is taken from nobody.
       grants.push_back({job.uid, share.uuid, std::max(share.memory_bytes, share.virtual_bytes), share.whole});
     }
   }
+  note_before(snapshot);
   strangers_.clear();
   for (const auto& finding : supervisor_.look(snapshot.statuses, grants).current) {
-    const bool beyond = finding.kind == agent::Finding::Kind::kBeyondGrant;
     strangers_.push_back({finding.process.pid, finding.process.command, name_of(machine_, finding.card_uuid),
-                          finding.memory_bytes,
-                          beyond ? "it uses more than its share: the guard is not in it"
-                                 : "no share covers it; start it with `heddle run`"});
+                          finding.memory_bytes, advice(finding.kind)});
   }
 }
 
@@ -114,13 +157,16 @@ void Daemon::note_overuse(const std::vector<agent::Overuse>& found) {
   const std::lock_guard lock(mutex_);
   for (const auto& one : found) {
     now.emplace(one.claim, one.card_uuid);
-    if (overuse_told_.contains({one.claim, one.card_uuid})) continue;
+    const auto process = one.lasting ? agent::identify_process("/proc", one.pid) : std::nullopt;
+    const bool ended = process && end_outsider(*process);
+    if (!ended && overuse_told_.contains({one.claim, one.card_uuid})) continue;
     log_.warning("a job has more of a card's time than its share, by the driver's account",
                  {{"job", one.claim},
                   {"pid", one.pid},
                   {"card", one.card_uuid},
                   {"percent", std::lround(one.used * 100)},
-                  {"share", std::lround(one.allowed * 100)}});
+                  {"share", std::lround(one.allowed * 100)},
+                  {"ended", ended}});
   }
   overuse_told_ = std::move(now);
 }

@@ -201,6 +201,7 @@ Result<void> serve(const UpOptions& options, const std::function<void(const Read
   daemon_options.state_dir = options.machine.state_dir;
   daemon_options.queue = options.queue;
   daemon_options.eviction_grace = options.eviction_grace;
+  daemon_options.policy = options.enforce ? agent::Policy::kEnforce : agent::Policy::kReport;
   HEDDLE_TRY(daemon_options.guard, install_guards(options, machine.cards));
   Ready report{paths.folder, "", machine};
   HEDDLE_TRY(const auto daemon,

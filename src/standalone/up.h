@@ -22,6 +22,7 @@ struct UpOptions {
   Page page = Page::kDefaultPort;
   uint16_t page_port = 0;  // with kPort; 0: any free port
   QueueOptions queue;
+  bool enforce = false;        // processes outside their shares are ended
   bool strict_shares = false;  // nothing of a card's time is lent
   int64_t crash_at_write = 0;  // for tests: the process kills itself at this point of the ledger (1, 2, ...)
   // The queues from now on, as JSON objects, none for no queues; nothing: as the ledger has them.

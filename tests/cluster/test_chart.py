@@ -29,6 +29,7 @@ families:
     ({"catalog": {"acme": ACME.replace("acme.example/}", "acme.example}")}}, "no domain that ends with /"),
     ({"catalog": {"Acme'": ACME}}, "catalog"),
     ({"agent": {"policy": "kill"}}, "policy"),
+    ({"agent": {"unguarded": "kill"}}, "unguarded"),
     ({"agent": {"stateDir": "relative"}}, "stateDir"),
     ({"controller": {"replicas": 0}}, "replicas"),
     ({"controller": {"provisioningClass": "Check Capacity"}}, "provisioningClass"),
@@ -97,7 +98,7 @@ def test_an_administrators_vendor(cluster):
     {"controller": {"hostNetwork": True, "podDisruptionBudget": False, "extraArgs": ["--a=b"], "extraEnv": [
         {"name": "A", "value": "b"}], "nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "affinity": {
             "nodeAffinity": {}}},
-     "agent": {"hostNetwork": True, "driverRoot": "/run/nvidia/driver", "policy": "enforce", "nodeSelector": {"a": "b"},
+     "agent": {"hostNetwork": True, "driverRoot": "/run/nvidia/driver", "policy": "enforce", "unguarded": "enforce", "nodeSelector": {"a": "b"},
                "maxUnavailable": 1, "extraArgs": ["--a=b"], "extraVolumes": [{"name": "x", "emptyDir": {}}],
                "extraVolumeMounts": [{"name": "x", "mountPath": "/x"}]},
      "imagePullSecrets": [{"name": "s"}]},

@@ -50,7 +50,70 @@ def second_card_intruder(heddle, name, ns, *steps):
         annotations={"nvidia.com/use-gpuuuid": uuid_of(heddle.api, "gpu-0")})
 
 
-ROUTES = {"privileged": intruder, "device-node": node_intruder, "vendor-runtime": runtime_intruder, "second-card": second_card_intruder}
+def mps_intruder(heddle, name, ns, *steps):
+    """No claim: the socket of a control daemon of MPS that is somebody else's, and the driver."""
+    pipe = heddle.dir / "other-mps"
+    pipe.mkdir(exist_ok=True)
+    (pipe / "control").touch()
+    body = intruder(heddle, name, ns, *steps)
+    main = body["spec"]["containers"][0]
+    main["env"].append({"name": "CUDA_MPS_PIPE_DIRECTORY", "value": "/mps"})
+    main["volumeMounts"].append({"name": "mps", "mountPath": "/mps", "readOnly": True})
+    body["spec"]["volumes"].append({"name": "mps", "hostPath": {"path": str(pipe)}})
+    return body
+
+
+ROUTES = {"privileged": intruder, "device-node": node_intruder, "vendor-runtime": runtime_intruder, "second-card": second_card_intruder,
+          "mps-socket": mps_intruder}
+
+
+# Inside a grant, and the guard that would hold it there is not in the program.
+OTHER_LOADER = ("/bin/ld-other.so", "/bin/nvsim-run")
+
+
+def other_loader_tenant(_, name, ns, *steps):
+    """As a static program, or one of another C library than glibc: nothing is preloaded."""
+    body = tenant(name, ns, limits=objects.share(memory=1000, cores=10))
+    body["spec"]["containers"][0]["command"] = [*OTHER_LOADER, *steps]
+    return body
+
+
+def dlmopen_tenant(_, name, ns, *steps):
+    """The driver in a namespace of its own, whose loader has to be on a path of libraries."""
+    body = tenant(name, ns, "via=dlmopen", *steps, limits=objects.share(memory=1000, cores=10))
+    body["spec"]["containers"][0]["env"] = [{"name": "LD_LIBRARY_PATH", "value": "/lib64"}]
+    return body
+
+
+def cleared_tenant(_, name, ns, *steps):
+    """Takes the guard off its own container before the program starts."""
+    body = tenant(name, ns, limits=objects.share(memory=1000, cores=10))
+    body["spec"]["containers"][0].update({
+        "command": ["sh", "-c", "umount /etc/ld.so.preload; exec nvsim-run " + " ".join(steps)], "securityContext": {"privileged": True}})
+    return body
+
+
+def own_root_tenant(heddle, name, ns, *steps):
+    """Without any privilege: a root of its own, as a sandbox of the user's makes one."""
+    body = second_card_intruder(heddle, name, ns, *steps)
+    script = body["spec"]["containers"][0]["command"]
+    script[2] = script[2].replace("device=1", "device=0")
+    return body
+
+
+def nested_tenant(heddle, name, ns, *steps):
+    """A container in the container: its own pid and mount namespaces, control group and root."""
+    body = own_root_tenant(heddle, name, ns, *steps)
+    main = body["spec"]["containers"][0]
+    group = 'for c in /sys/fs/cgroup /sys/fs/cgroup/*; do mkdir $c/nested && echo $$ >$c/nested/cgroup.procs; done 2>/dev/null; '
+    main["command"][2] = group + main["command"][2].replace("exec chroot", "exec busybox unshare -m -p -f chroot")
+    main["securityContext"] = {"privileged": True}
+    return body
+
+
+UNGUARDED = {"other-loader": other_loader_tenant, "dlmopen": dlmopen_tenant, "cleared": cleared_tenant, "own-root": own_root_tenant,
+             "nested": nested_tenant}
+UNGUARDED_NOW = 'heddle_agent_ungranted_processes{reason="unguarded"}'
 
 
 def uuid_of(api, device):
@@ -136,6 +199,82 @@ def test_honest_tenants_are_never_reported(heddle, ns):
     wait_until("the marker is found", lambda: event(heddle, ns, "marker", "HeddleUngrantedProcess"), 60)
     assert heddle.metrics("agent")["heddle_agent_ungranted_processes_total"] == before + 1
     assert not event(heddle, ns, "honest", "HeddleUngrantedProcess") and not event(heddle, ns, "whole", "HeddleUngrantedProcess")
+
+
+@pytest.mark.parametrize("route", UNGUARDED)
+def test_a_tenant_without_the_guard_is_found_and_reported(heddle, ns, route):
+    heddle.api.create("pods", tenant("honest", ns, "alloc=500Mi", "hold", limits=objects.share(memory=1000, cores=10)))
+    wait_line(heddle, ns, "honest", r"^alloc ok=1")
+    heddle.api.create("pods", UNGUARDED[route](heddle, "escaped", ns, "alloc=500Mi", "hold"))
+    wait_line(heddle, ns, "escaped", r"^alloc ok=1")
+    found = wait_until(lambda: f"an event about the tenant; {heddle.agent.tail()}",
+                       lambda: event(heddle, ns, "escaped", "HeddleUnguardedProcess"), 30)
+    assert "without the guard" in found["message"], found["message"]
+    wait_until("the metric", lambda: heddle.metrics("agent")[UNGUARDED_NOW] == 1, 15)
+    assert objects.phase("Running")(heddle.api.get("pods", "escaped", ns)), "policy report: it lives"
+    assert not event(heddle, ns, "honest", "HeddleUnguardedProcess"), "nobody else is meant"
+    assert not event(heddle, ns, "escaped", "HeddleUngrantedProcess"), "it holds no more than was granted"
+    heddle.api.delete("pods", "escaped", ns)
+    wait_until("the metric falls again", lambda: heddle.metrics("agent")[UNGUARDED_NOW] == 0, 30)
+
+
+def test_who_has_no_limits_needs_no_guard(heddle, ns):
+    body = other_loader_tenant(heddle, "whole", ns, "alloc=500Mi", "hold")
+    body["spec"]["containers"][0]["resources"] = {"limits": objects.share()}
+    heddle.api.create("pods", body)
+    wait_line(heddle, ns, "whole", r"^alloc ok=1")
+    before = heddle.metrics("agent")["heddle_agent_ungranted_processes_total"]
+    heddle.api.create("pods", other_loader_tenant(heddle, "marker", ns, "alloc=500Mi", "hold"))
+    wait_until("the marker is found", lambda: event(heddle, ns, "marker", "HeddleUnguardedProcess"), 60)
+    assert heddle.metrics("agent")["heddle_agent_ungranted_processes_total"] == before + 1
+    assert not event(heddle, ns, "whole", "HeddleUnguardedProcess")
+
+
+def test_an_exec_into_a_container_is_guarded_or_found(heddle, ns):
+    heddle.api.create("pods", tenant("host", ns, "alloc=100Mi", "hold", limits=objects.share(memory=2000, cores=10)))
+    wait_line(heddle, ns, "host", r"^alloc ok=1")
+    body = heddle.api.wait_for("pods", "host", ns, objects.phase("Running"), "runs", 30)
+    before = heddle.metrics("agent")["heddle_agent_ungranted_processes_total"]
+    heddle.cluster.node.exec(body, "nvsim-run", "alloc=100Mi", "touch=/tmp/second", "hold")
+    heddle.cluster.node.exec(body, *OTHER_LOADER, "wait-file=/tmp/second", "alloc=100Mi", "hold")
+    found = wait_until(lambda: f"an event about the other one; {heddle.agent.tail()}",
+                       lambda: event(heddle, ns, "host", "HeddleUnguardedProcess"), 60)
+    assert "(ld-other.so)" in found["message"], found["message"]
+    assert heddle.metrics("agent")["heddle_agent_ungranted_processes_total"] == before + 1, "the first one has the guard"
+
+
+@pytest.fixture
+def requiring(heddle):
+    heddle.agent.stop()
+    heddle.start_agent(unguarded="enforce")
+    heddle.wait_slices(2)
+    yield heddle
+    heddle.agent.stop()
+    heddle.start_agent()
+    heddle.wait_slices(2)
+
+
+@pytest.mark.parametrize("route", UNGUARDED)
+def test_where_the_guard_is_required_who_has_none_is_ended(requiring, ns, route):
+    heddle = requiring
+    heddle.api.create("pods", tenant("honest", ns, "alloc=500Mi", "hold", limits=objects.share(memory=1000, cores=10)))
+    wait_line(heddle, ns, "honest", r"^alloc ok=1")
+    heddle.api.create("pods", UNGUARDED[route](heddle, "escaped", ns, "alloc=500Mi", "hold"))
+    heddle.api.wait_for("pods", "escaped", ns, objects.phase("Failed"), "ended by the agent", 60)
+    wait_until("an event says so", lambda: event(heddle, ns, "escaped", "HeddleProcessEnded"), 30)
+    assert objects.phase("Running")(heddle.api.get("pods", "honest", ns))
+    assert not event(heddle, ns, "honest", "HeddleProcessEnded")
+
+
+def test_where_the_guard_is_required_the_rest_of_a_pod_goes_on(requiring, ns):
+    heddle = requiring
+    heddle.api.create("pods", tenant("host", ns, "alloc=100Mi", "hold", limits=objects.share(memory=2000, cores=10)))
+    wait_line(heddle, ns, "host", r"^alloc ok=1")
+    body = heddle.api.wait_for("pods", "host", ns, objects.phase("Running"), "runs", 30)
+    heddle.cluster.node.exec(body, *OTHER_LOADER, "alloc=100Mi", "hold")
+    wait_until("the other one is ended", lambda: event(heddle, ns, "host", "HeddleProcessEnded"), 60)
+    wait_until("and gone", lambda: len(heddle.cluster.node.container_pids(body)) == 1, 30)
+    assert objects.phase("Running")(heddle.api.get("pods", "host", ns))
 
 
 @pytest.fixture

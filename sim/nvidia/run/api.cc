@@ -56,7 +56,8 @@ std::string load_cuda(const Source& source, Cuda& cuda) {
   if (source.via == Via::kLink) {
     return "this program is linked to nothing; use nvsim-run-linked for via=link";
   }
-  void* library = dlopen(source.cuda_library.c_str(), RTLD_NOW);
+  void* library = source.via == Via::kDlmopen ? dlmopen(LM_ID_NEWLM, source.cuda_library.c_str(), RTLD_NOW)
+                                              : dlopen(source.cuda_library.c_str(), RTLD_NOW);
   if (library == nullptr) {
     return dlerror();
   }

@@ -99,7 +99,8 @@ struct Nvml {
 // NOLINTEND(bugprone-macro-parentheses)
 
 // How functions are found: as the CUDA runtime does, by dlsym alone, or by the linker (only in nvsim-run-linked).
-enum class Via { kGetProc, kDlsym, kLink };
+// kDlmopen: by dlsym, in a namespace of its own, where nothing that was loaded before is seen.
+enum class Via { kGetProc, kDlsym, kLink, kDlmopen };
 
 struct Source {
   std::string cuda_library = "libcuda.so.1";

@@ -18,7 +18,7 @@ namespace nvsim::run {
 namespace {
 
 constexpr const char* kHelp =
-    "usage: nvsim-run [lib=PATH] [nvml=PATH] [via=getproc|dlsym|link] [streams=legacy|ptsz] STEP...\n"
+    "usage: nvsim-run [lib=PATH] [nvml=PATH] [via=getproc|dlsym|link|dlmopen] [streams=legacy|ptsz] STEP...\n"
     "A step is name or name=value; 'name value' with leading dashes is taken too (--alloc 3000Mi).\n"
     "memory:  alloc=SIZE alloc-managed= alloc-async= alloc-pool= alloc-pitch= alloc-vmm= alloc-array= alloc-mipmap=\n"
     "         alloc-host=   expect-oom=SIZE|FAMILY:SIZE   free[=all]   memcpy=SIZE (round trip in the last "
@@ -42,8 +42,11 @@ bool configure(Session& session, const Call& call, bool& valid) {
   } else if (call.name == "nvml") {
     session.source.nvml_library = call.value;
   } else if (call.name == "via") {
-    valid = call.value == "getproc" || call.value == "dlsym" || call.value == "link";
-    session.source.via = call.value == "dlsym" ? Via::kDlsym : call.value == "link" ? Via::kLink : Via::kGetProc;
+    static const std::map<std::string, Via> ways = {
+        {"getproc", Via::kGetProc}, {"dlsym", Via::kDlsym}, {"link", Via::kLink}, {"dlmopen", Via::kDlmopen}};
+    const auto way = ways.find(call.value);
+    valid = way != ways.end();
+    if (valid) session.source.via = way->second;
   } else if (call.name == "streams") {
     valid = call.value == "legacy" || call.value == "ptsz";
     session.source.per_thread = call.value == "ptsz";

@@ -187,6 +187,11 @@ class Heddle:
         """An ordinary glibc image with a program that makes CUDA calls. It brings no driver library of its own."""
         root = image.shell_root(self.dir / "image")
         image.add_glibc(root, [program("nvsim-run")])
+        # A loader that reads no ld.so.preload, as that of another C library does not, and a static program has none.
+        loader = (root / "lib64/ld-linux-x86-64.so.2").read_bytes()
+        other = root / "bin/ld-other.so"
+        other.write_bytes(loader.replace(b"/etc/ld.so.preload", b"/etc/ld.so.nothing"))
+        other.chmod(0o755)
         self.cluster.node.import_image(CUDA_IMAGE, root, ["/bin/nvsim-run"])
 
     def start_agent(self, tap=None, **flags):

@@ -2,6 +2,7 @@
 import ipaddress
 import json
 import pathlib
+import secrets
 import shutil
 import subprocess
 
@@ -159,6 +160,11 @@ class Node:
             words = line.split(" ", 3)
             out.append((words[3] if len(words) > 3 else "") + ("\n" if len(words) < 3 or words[2] == "F" else ""))
         return "".join(out)
+
+    def exec(self, pod, *argv):
+        """Starts a program in a running container, as an exec through the kubelet does, and leaves it running."""
+        running = pod["status"]["containerStatuses"][0]["containerID"].split("//")[1]
+        self.ctr("tasks", "exec", "--detach", "--exec-id", f"test-{secrets.token_hex(4)}", running, *argv)
 
     def container_pids(self, pod, container=None):
         """Host pids of the processes of a container, by its cgroup."""

@@ -13,6 +13,9 @@ int set_device(int32_t device, Call call) {
   if (!accounted(rule)) return call();
   AscendProcess& own = ascend_process();
   const Lock lock(own.device_lock);
+  // From here on the driver shows this process on the device, and the ledger has to name it (agent/witness.h), also
+  // where nothing is charged for a context.
+  own_slot();
   const uint64_t pages = own.uses[rule] == 0 ? pages_of(config().devices[rule].context_bytes) : 0;
   if (!charge(rule, pages)) return kOutOfMemory;
   const int result = call();
