@@ -388,6 +388,33 @@ TEST_F(GangTest, TheSameInputGivesTheSameAnswer) {
   }
 }
 
+// The agents of an NVL72 publish the fabric that the driver names; no node has a label.
+TEST_F(GangTest, AFabricHoldsAllOfItByWhatItsCardsSay) {
+  for (int node = 0; node < 6; ++node) {
+    const std::string name = "t" + std::to_string(node);
+    model::ResourceSlice slice = test::make_slice(name, 4, 80000 * kMiB);
+    for (model::Device& device : slice.devices)
+      device.attributes["linkDomain"] = std::string(node % 3 == 0 ? "6c1e-uuid.1" : "6c1e-uuid.2");
+    state_.upsert_node(test::make_node(name));
+    state_.upsert_slice(slice);
+  }
+  GangRequest request = gang(4, {.count = 4});
+  request.required = "linkDomain";
+  const GangOutcome outcome = place(request);
+  const auto* assigned = std::get_if<GangAssigned>(&outcome);
+  ASSERT_NE(assigned, nullptr) << reason(outcome);
+  EXPECT_EQ(assigned->domain, "6c1e-uuid.2");
+  std::vector<std::string> nodes;
+  for (const auto& one : assigned->members) nodes.push_back(one->node);
+  EXPECT_EQ(nodes, (std::vector<std::string>{"t1", "t2", "t4", "t5"}));
+  request = gang(5, {.count = 4});
+  request.required = "linkDomain";
+  EXPECT_EQ(
+      reason(place(request)),
+      "gang g needs 5 members at once in one linkDomain; linkDomain 6c1e-uuid.2, the largest, has room for 4 even "
+      "when nothing else runs");
+}
+
 // Of eight cards on two PCIe roots, taken so that the tightest fit by itself would mix the roots.
 TEST_F(GangTest, TheCardsOfAMemberLieCloseTogether) {
   model::ResourceSlice slice = test::make_slice("a", 8, 80000 * kMiB);

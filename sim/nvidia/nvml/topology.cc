@@ -67,6 +67,27 @@ nvmlReturn_t remote_pci(nvmlDevice_t device, unsigned int link, nvmlPciInfo_t* p
   });
 }
 
+// What both versions have. A card that is not registered yet has no cluster.
+template <typename Info>
+nvmlReturn_t tell_fabric(Card& card, Info* info) {
+  if (info == nullptr) {
+    return NVML_ERROR_INVALID_ARGUMENT;
+  }
+  const CardConfig& config = card.config();
+  if (config.fabric_state == NVML_GPU_FABRIC_STATE_NOT_SUPPORTED) {
+    return NVML_ERROR_NOT_SUPPORTED;
+  }
+  const bool registered = config.fabric_state == NVML_GPU_FABRIC_STATE_COMPLETED && config.fabric_status == 0;
+  std::memset(info->clusterUuid, 0, sizeof(info->clusterUuid));
+  if (registered) {
+    std::memcpy(info->clusterUuid, config.fabric_cluster, sizeof(info->clusterUuid));
+  }
+  info->cliqueId = registered ? config.fabric_clique : 0;
+  info->state = static_cast<nvmlGpuFabricState_t>(config.fabric_state);
+  info->status = static_cast<nvmlReturn_t>(config.fabric_status);
+  return NVML_SUCCESS;
+}
+
 }  // namespace
 }  // namespace nvsim
 
@@ -201,6 +222,22 @@ nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned i
 }
 nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device, unsigned int link, nvmlPciInfo_t* pci) {
   return nvsim::remote_pci(device, link, pci, offsetof(nvmlPciInfo_t, busId));
+}
+
+nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t* info) {
+  return with_card(device, [&](Card& card) { return nvsim::tell_fabric(card, info); });
+}
+nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfoV_t* info) {
+  return with_card(device, [&](Card& card) {
+    if (info != nullptr && info->version != nvmlGpuFabricInfo_v2) {
+      return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    }
+    const nvmlReturn_t code = nvsim::tell_fabric(card, info);
+    if (code == NVML_SUCCESS) {
+      info->healthMask = NVML_GPU_FABRIC_HEALTH_MASK_DEGRADED_BW_FALSE;
+    }
+    return code;
+  });
 }
 
 nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t device, unsigned int* value) {

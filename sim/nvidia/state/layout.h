@@ -12,7 +12,7 @@
 
 namespace nvsim {
 
-inline constexpr std::uint32_t kLayoutVersion = 5;
+inline constexpr std::uint32_t kLayoutVersion = 6;
 inline constexpr std::uint64_t kMachineMagic = 0x314c54434d49534eULL;  // "NSIMCTL1"
 inline constexpr std::uint64_t kCardMagic = 0x314452434d49534eULL;     // "NSIMCRD1"
 
@@ -96,6 +96,10 @@ struct CardConfig {
   std::uint32_t
       gated_events;  // 1: an event is reached when its context has the card; 0: when its stream is done before
   std::uint32_t managed_fixed;  // 1: managed pages do not move while several processors use them
+  std::uint32_t fabric_state;   // NVML_GPU_FABRIC_STATE_*; 0: the card has no part in a fabric
+  std::uint32_t fabric_status;  // an nvmlReturn_t: how the registration ended
+  std::uint32_t fabric_clique;
+  std::uint8_t fabric_cluster[16];  // its UUID; all zero: the fabric of one machine alone
   MigProfile mig_profiles[kMaxMigProfiles];
 };
 

@@ -236,6 +236,17 @@ TEST_F(AbiTest, LinksAndTopology) {
   EXPECT_EQ(status, NVML_P2P_STATUS_OK);
 }
 
+// Ampere has no fabric; the library looks at the version of the structure first.
+TEST_F(AbiTest, AFabricIsOfHopperAndLater) {
+  nvmlGpuFabricInfoV_t info = {};
+  EXPECT_EQ(NVML(nvmlDeviceGetGpuFabricInfoV)(card(0), &info), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+  info.version = nvmlGpuFabricInfo_v2;
+  EXPECT_EQ(NVML(nvmlDeviceGetGpuFabricInfoV)(card(0), &info), NVML_ERROR_NOT_SUPPORTED);
+  nvmlGpuFabricInfo_t older = {};
+  EXPECT_EQ(NVML(nvmlDeviceGetGpuFabricInfo)(card(0), &older), NVML_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(NVML(nvmlDeviceGetGpuFabricInfo)(card(0), nullptr), NVML_ERROR_INVALID_ARGUMENT);
+}
+
 TEST_F(AbiTest, MigIsOffButKnown) {
   unsigned int current = 9, pending = 9, count = 16;
   EXPECT_EQ(NVML(nvmlDeviceGetMigMode)(card(0), &current, &pending), NVML_SUCCESS);

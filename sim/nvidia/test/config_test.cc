@@ -54,6 +54,21 @@ TEST(ConfigTest, TopologyFollowsFromThePlaces) {
   EXPECT_EQ(loaded.config.machine.links[4][0], 2);
 }
 
+TEST(ConfigTest, CardsOnSwitchesAreRegisteredWithAFabric) {
+  const LoadedConfig loaded = load_text(
+      "cards: [{model: H100}, {model: B200, fabric-cluster: 6c1e0b4a-32f5-4d0c-9a52-0c7b8c1d2eff, fabric-clique: 7},\n"
+      "        {model: A100-80}, {model: L4}]");
+  ASSERT_EQ(loaded.error, "");
+  const auto& cards = loaded.config.cards;
+  EXPECT_EQ(cards[0].fabric_state, 3U);
+  EXPECT_EQ(cards[0].fabric_cluster[0], 0);
+  EXPECT_EQ(cards[1].fabric_cluster[0], 0x6c);
+  EXPECT_EQ(cards[1].fabric_cluster[15], 0xff);
+  EXPECT_EQ(cards[1].fabric_clique, 7U);
+  EXPECT_EQ(cards[2].fabric_state, 0U) << "Ampere is before fabrics";
+  EXPECT_EQ(cards[3].fabric_state, 0U) << "without a switch";
+}
+
 struct BadCase {
   const char* text;
   const char* field;
@@ -78,6 +93,11 @@ TEST(ConfigTest, BadInputNamesTheFieldAndTheFix) {
       {"cards: [{model: H100, pci: here}]", "cards[0].pci", "0000:18:00.0"},
       {"cards: [{model: H100, mig: maybe}]", "cards[0].mig", "true or false"},
       {"cards: [{model: H100, minor: 1}, {model: H100, minor: 1}]", "cards[1].minor", "its own"},
+      {"cards: [{model: H100, fabric-cluster: rack}]", "cards[0].fabric-cluster", "write it like"},
+      {"cards: [{model: H100, fabric-state: done}]", "cards[0].fabric-state", "in-progress or completed"},
+      {"cards: [{model: A100-80, fabric-cluster: 6c1e0b4a-32f5-4d0c-9a52-0c7b8c1d2e3f}]", "cards[0].fabric-cluster",
+       "from Hopper on"},
+      {"cards: [{model: L4, fabric-state: completed}]", "cards[0].fabric-state", "leave it out"},
       {"machine: {cuda: new}\ncards: [{model: H100}]", "machine.cuda", "12.9"},
       {"cards: [{model: H100}]\nlinks: [[0, 1, 4]]", "links[0]", "two cards"},
       {"cards: [{model: H100", "line", ""},

@@ -44,9 +44,10 @@ const std::set<std::string> kModelFields = {"name",
                                             "gated-events",
                                             "concurrent-managed",
                                             "kernel"};
-const std::set<std::string> kCardOnlyFields = {"model",       "count", "uuid",     "serial",
-                                               "minor",       "pci",   "numa",     "pcie-root",
-                                               "pcie-switch", "cpus",  "mig-mode", "mig-instances"};
+const std::set<std::string> kCardOnlyFields = {"model",          "count",         "uuid",         "serial",
+                                               "minor",          "pci",           "numa",         "pcie-root",
+                                               "pcie-switch",    "cpus",          "mig-mode",     "mig-instances",
+                                               "fabric-cluster", "fabric-clique", "fabric-state", "fabric-status"};
 
 struct Place {
   std::int64_t root = 0, pcie_switch = 0;
@@ -153,6 +154,40 @@ void read_profiles(const Fields& fields, const std::string& where, CardConfig& c
     card.mig_profiles[index] = read_profile(list[index], where + ".mig-profiles[" + std::to_string(index) + "]");
   }
   card.mig_profile_count = static_cast<std::uint32_t>(list.size());
+}
+
+// Cards on switches from Hopper on are registered with a fabric: that of their machine, or of a whole rack.
+void read_fabric(const Fields& fields, CardConfig& card) {
+  const bool registers = card.nvswitch != 0 && card.architecture >= 9;
+  const std::string cluster = fields.text("fabric-cluster", "");
+  const std::string state = fields.text("fabric-state", registers ? "completed" : "not-supported");
+  static const std::map<std::string, std::uint32_t> states = {
+      {"not-supported", 0}, {"not-started", 1}, {"in-progress", 2}, {"completed", 3}};
+  const auto known = states.find(state);
+  if (known == states.end()) {
+    fields.fail("fabric-state",
+                "'" + state + "' is unknown; write not-supported, not-started, in-progress or completed");
+  }
+  if (!registers && (!cluster.empty() || known->second != 0)) {
+    fields.fail(cluster.empty() ? "fabric-state" : "fabric-cluster",
+                "is for cards on switches from Hopper on; leave it out, or set nvswitch: true");
+  }
+  card.fabric_state = known->second;
+  card.fabric_clique = static_cast<std::uint32_t>(fields.number("fabric-clique", 0, 0, 0xffffffffLL));
+  card.fabric_status = static_cast<std::uint32_t>(fields.number("fabric-status", 0, 0, 999));
+  if (cluster.empty()) {
+    return;
+  }
+  std::string digits = cluster;
+  digits.erase(std::remove(digits.begin(), digits.end(), '-'), digits.end());
+  const bool uuid = cluster.size() == 36 && digits.size() == 32 &&
+                    digits.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
+  if (!uuid) {
+    fields.fail("fabric-cluster", "'" + cluster + "' is no UUID; write it like 6c1e0b4a-32f5-4d0c-9a52-0c7b8c1d2e3f");
+  }
+  for (std::size_t at = 0; at < sizeof(card.fabric_cluster); ++at) {
+    card.fabric_cluster[at] = static_cast<std::uint8_t>(std::stoul(digits.substr(2 * at, 2), nullptr, 16));
+  }
 }
 
 // "3g.40gb@4": what an administrator has made before.
@@ -307,6 +342,7 @@ void read_card(const YAML::Node& node, const std::string& where, Draft& draft) {
     read_hardware(fields, card);
     read_profiles(fields, where, card);
     read_place(fields, draft, card);
+    read_fabric(fields, card);
     for (const CardConfig& other : draft.config.cards) {
       if (other.minor == card.minor) {
         own.fail("minor", std::to_string(card.minor) + " is taken by an earlier card; give each card its own");

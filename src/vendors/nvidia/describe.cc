@@ -32,6 +32,16 @@ std::string mig_profile_of_name(const std::string& name) {
   return at == std::string::npos ? std::string() : name.substr(at + kMark.size());
 }
 
+std::string fabric_name(const unsigned char (&cluster)[16], uint32_t clique) {
+  if (std::ranges::all_of(cluster, [](unsigned char byte) { return byte == 0; })) return {};
+  std::string name;
+  for (size_t i = 0; i < std::size(cluster); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) name += '-';
+    name += fmt::format("{:02x}", cluster[i]);
+  }
+  return fmt::format("{}.{}", name, clique);
+}
+
 std::string cuda_version_text(int64_t version) {
   if (version <= 0) return {};
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);

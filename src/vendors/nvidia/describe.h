@@ -16,6 +16,10 @@ std::string architecture_name(uint32_t code);
 // ("1c.3g.40gb") keeps its prefix.
 std::string mig_profile_of_name(const std::string& name);
 
+// The NVLink fabric of a card as GPU feature discovery writes it into the label nvidia.com/gpu.clique: UUID and clique,
+// "6c1e0b4a-32f5-4d0c-9a52-0c7b8c1d2e3f.1". Empty for a UUID of zeros: that fabric ends at the machine.
+std::string fabric_name(const unsigned char (&cluster)[16], uint32_t clique);
+
 // 12090 -> "12.9"; empty for 0.
 std::string cuda_version_text(int64_t version);
 

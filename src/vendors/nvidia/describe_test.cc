@@ -28,6 +28,13 @@ TEST(Describe, VersionsAndNames) {
   EXPECT_FALSE(is_application_xid(79));
 }
 
+TEST(Describe, AFabricIsNamedAsItsLabelIs) {
+  unsigned char cluster[16] = {};
+  EXPECT_EQ(fabric_name(cluster, 3), "") << "of one machine alone";
+  for (unsigned char i = 0; i < 16; ++i) cluster[i] = static_cast<unsigned char>(0xf0 + i);
+  EXPECT_EQ(fabric_name(cluster, 3), "f0f1f2f3-f4f5-f6f7-f8f9-fafbfcfdfeff.3");
+}
+
 TEST(Describe, ReadsTheTopologyFromSysfs) {
   const TemporaryFolder temporary;
   const std::string& sysfs = temporary.path();

@@ -46,6 +46,8 @@ NvmlApi load_api(void* handle) {
   load(handle, api.power, {"nvmlDeviceGetPowerUsage"});
   load(handle, api.total_ecc_errors, {"nvmlDeviceGetTotalEccErrors"});
   load(handle, api.remapped_rows, {"nvmlDeviceGetRemappedRows"});
+  load(handle, api.fabric, {"nvmlDeviceGetGpuFabricInfoV"});
+  load(handle, api.fabric_v1, {"nvmlDeviceGetGpuFabricInfo"});
   load(handle, api.mig_mode, {"nvmlDeviceGetMigMode"});
   load(handle, api.max_mig_devices, {"nvmlDeviceGetMaxMigDeviceCount"});
   load(handle, api.mig_device, {"nvmlDeviceGetMigDeviceHandleByIndex"});

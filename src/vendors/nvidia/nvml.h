@@ -36,6 +36,8 @@ struct NvmlApi {
   decltype(&::nvmlDeviceGetPowerUsage) power = nullptr;
   decltype(&::nvmlDeviceGetTotalEccErrors) total_ecc_errors = nullptr;
   decltype(&::nvmlDeviceGetRemappedRows) remapped_rows = nullptr;
+  decltype(&::nvmlDeviceGetGpuFabricInfoV) fabric = nullptr;
+  decltype(&::nvmlDeviceGetGpuFabricInfo) fabric_v1 = nullptr;
   decltype(&::nvmlDeviceGetMigMode) mig_mode = nullptr;
   decltype(&::nvmlDeviceGetMaxMigDeviceCount) max_mig_devices = nullptr;
   decltype(&::nvmlDeviceGetMigDeviceHandleByIndex) mig_device = nullptr;

@@ -117,6 +117,7 @@ struct Probe::Impl : OpenLibrary<NvmlLibrary> {
   void add_partitions(const Handle& card);
   [[nodiscard]] Result<PartitionPlace> place_of(const Handle& handle) const;
   [[nodiscard]] int64_t total_memory(nvmlDevice_t device) const;
+  [[nodiscard]] std::string fabric_of(nvmlDevice_t device) const;
   [[nodiscard]] Verdict verdict(nvmlDevice_t device) const;
   void read_memory(nvmlDevice_t device, CardStatus& status, Verdict& health) const;
   void read_sensors(nvmlDevice_t device, CardStatus& status) const;
@@ -250,6 +251,19 @@ int64_t Probe::Impl::total_memory(nvmlDevice_t device) const {
   return 0;
 }
 
+// Empty while the card is not registered with a fabric, and where it never is.
+std::string Probe::Impl::fabric_of(nvmlDevice_t device) const {
+  const auto name = [](const auto& info) {
+    const bool registered = info.state == NVML_GPU_FABRIC_STATE_COMPLETED && info.status == NVML_SUCCESS;
+    return registered ? fabric_name(info.clusterUuid, info.cliqueId) : std::string();
+  };
+  nvmlGpuFabricInfoV_t info{};
+  info.version = nvmlGpuFabricInfo_v2;
+  if (call(api().fabric, device, &info) == NVML_SUCCESS) return name(info);
+  nvmlGpuFabricInfo_t older{};
+  return call(api().fabric_v1, device, &older) == NVML_SUCCESS ? name(older) : std::string();
+}
+
 Result<Card> Probe::Impl::describe(const Handle& handle, int64_t index) const {
   Card card;
   card.vendor = "nvidia";
@@ -279,6 +293,7 @@ Result<Card> Probe::Impl::describe(const Handle& handle, int64_t index) const {
   }
   card.pcie_root = pcie_root(options.sysfs, card.pci_bus_id);
   card.numa_node = numa_node(options.sysfs, card.pci_bus_id);
+  if (handle.parent == nullptr) card.link_domain = fabric_of(handle.device);  // an instance has no NVLink
   unsigned long nodes = 0;
   if (card.numa_node < 0 &&
       call(api().memory_affinity, whole, 1U, &nodes, static_cast<nvmlAffinityScope_t>(NVML_AFFINITY_SCOPE_NODE)) ==

@@ -137,6 +137,41 @@ TEST(Probe, FindsTheInstancesOfAPartitionedCardAndWhoIsOnThem) {
   ::unsetenv("NVSIM_ROOT");
 }
 
+// As on a tray of an NVL72: its NVLinks go to the other machines of the rack, too.
+TEST(Probe, NamesTheFabricOfACardThatIsRegisteredWithOne) {
+  const char* tools = std::getenv("HEDDLE_BINARY_DIR");
+  ASSERT_NE(tools, nullptr);
+  const TemporaryFolder temporary;
+  const std::string& dir = temporary.path();
+  const std::string cluster = "fabric-cluster: 6c1e0b4a-32f5-4d0c-9a52-0c7b8c1d2e3f";
+  ASSERT_TRUE(write_file_atomic(dir + "/cards.yaml",
+                                "cards:\n- {model: B200, " + cluster + ", fabric-clique: 32766}\n- {model: B200, " +
+                                    cluster + ", fabric-state: in-progress}\n- {model: B200, " + cluster +
+                                    ", fabric-status: 999}\n- {model: H100}\n- {model: T4}\n- {model: H100, " +
+                                    cluster + ", mig-instances: ['1g.10gb@2']}\n",
+                                0600));
+  const std::string bin = tools;
+  ASSERT_EQ(
+      std::system(
+          (bin + "/bin/nvsim create --config " + dir + "/cards.yaml --root " + dir + " >" + dir + "/log").c_str()),
+      0);
+  ::setenv("NVSIM_ROOT", dir.c_str(), 1);
+  {
+    Probe probe({bin + "/sim/nvidia/lib/libnvidia-ml.so.1", dir, "/sys"});
+    const Inventory found = probe.discover();
+    ASSERT_EQ(found.cards.size(), 7U);
+    EXPECT_EQ(found.cards[0].link_domain, "6c1e0b4a-32f5-4d0c-9a52-0c7b8c1d2e3f.32766");
+    EXPECT_EQ(found.cards[1].link_domain, "") << "not yet";
+    EXPECT_EQ(found.cards[2].link_domain, "") << "its registration failed";
+    EXPECT_EQ(found.cards[3].link_domain, "") << "the fabric of the machine alone";
+    EXPECT_EQ(found.cards[4].link_domain, "") << "it has none";
+    EXPECT_EQ(found.cards[5].link_domain, "6c1e0b4a-32f5-4d0c-9a52-0c7b8c1d2e3f.0");
+    EXPECT_TRUE(found.cards[6].is_partition());
+    EXPECT_EQ(found.cards[6].link_domain, "") << "an instance has no NVLink";
+  }
+  ::unsetenv("NVSIM_ROOT");
+}
+
 TEST(Probe, TellsTheDeviceTimeOfEachProcessOnce) {
   const char* folder = std::getenv("HEDDLE_TEST_DIR");
   ASSERT_NE(folder, nullptr);
