@@ -267,8 +267,9 @@ CLI::App* add_allocate(CLI::App& app, Raw& raw) {
 CLI::App* add_plan(CLI::App& app, Raw& raw) {
   auto* verb = app.add_subcommand("plan", "Show where the pending pods of a fleet would run, and why the others wait");
   verb->add_option("-f,--file", raw.plan.files,
-                   "Nodes, ResourceSlices, DeviceClasses, ResourceClaims and their templates, Pods, ResourceQuotas, "
-                   "PersistentVolumes and their claims, as kubectl prints them, YAML or JSON; - is standard input; may "
+                   "Nodes, ResourceSlices, DeviceTaintRules, DeviceClasses, ResourceClaims and their templates, Pods, "
+                   "ResourceQuotas, PersistentVolumes and their claims, as kubectl prints them, YAML or JSON; - is "
+                   "standard input; may "
                    "be given more than once")
       ->required();
   verb->add_option("-o,--output", raw.output, "table or json")->check(one_of({"table", "json"}));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "cli/json_at.h"
 #include "cli/yaml_json.h"
 #include "codec/codec.h"
 
@@ -16,11 +17,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxValues = 20'000'000;  // of a fleet in one file
-
-std::string text_at(const Json& object, const char* pointer) {
-  const Json::json_pointer path(pointer);
-  return object.contains(path) && object.at(path).is_string() ? object.at(path).get<std::string>() : std::string();
-}
 
 // "Pod default/a", "Node n1".
 std::string label_of(const Json& object) {
@@ -95,6 +91,7 @@ class Reader {
   Result<void> add_object(const std::string& kind, Json object) {
     if (kind == "Node") return keep(object, codec::parse_node, fleet_.nodes);
     if (kind == "ResourceSlice") return add_slice(object);
+    if (kind == "DeviceTaintRule") return keep(object, codec::parse_taint_rule, fleet_.taint_rules);
     if (kind == "DeviceClass") return keep(object, codec::parse_class, fleet_.classes);
     if (kind == "PersistentVolume") return keep(object, codec::parse_volume, fleet_.volumes);
     if (kind == "PriorityClass") return add_priority_class(object);

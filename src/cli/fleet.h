@@ -43,6 +43,7 @@ struct Fleet {
   std::vector<controller::GangObject> gang_objects;  // PodGroups, JobSets and the like
   std::map<std::string, int64_t> ignored;            // other kinds: how many
   std::map<std::string, engine::TopologyObject> topologies;
+  std::map<std::string, model::DeviceTaintRule> taint_rules;
 };
 
 // Errors: kInvalidArgument; names the file, the object and the field.

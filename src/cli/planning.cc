@@ -54,6 +54,7 @@ void Planner::load() {
     state.upsert_node(std::move(node));
   }
   for (auto& [name, slice] : fleet_.slices) state.upsert_slice(std::move(slice));
+  for (auto& [name, rule] : fleet_.taint_rules) state.upsert_taint_rule(std::move(rule));
   const std::string ours = R"(device.driver == "accelerator.heddle.dev")";
   fleet_.classes.emplace(dialects::kAnyClass, chart_class(dialects::kAnyClass, ours));
   for (const catalog::RequestVendor& vendor : rules_->vendors()) {

@@ -344,6 +344,19 @@ items:
                                          HasSubstr("e ClaimMissing: ResourceClaimTemplate two is not there")));
 }
 
+TEST(PlanTest, ARuleTaintsADevice) {
+  const std::string rule = R"(
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceTaintRule
+metadata: {name: repair}
+spec: {deviceSelector: {pool: n1/nvidia, device: gpu-0}, taint: {key: example.com/repair, effect: NoSchedule}}
+)";
+  const Plan plan = plan_of(kFleet + rule + pod_yaml("a", "nvidia.com/gpu: 1") + pod_yaml("b", "nvidia.com/gpu: 1"));
+  EXPECT_THAT(placed(plan), ElementsAre("a on n1: gpu-1"));
+  EXPECT_THAT(pending(plan), ElementsAre(HasSubstr("b ")));
+}
+
 TEST(PlanTest, RefusalsGatesQuotasAndVolumes) {
   const std::string objects = R"(
 ---

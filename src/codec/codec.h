@@ -22,6 +22,7 @@ Result<model::Pod> parse_pod(std::string_view json);
 Result<model::Node> parse_node(std::string_view json);
 Result<model::ResourceSlice> parse_slice(std::string_view json);
 Result<model::DeviceClass> parse_class(std::string_view json);
+Result<model::DeviceTaintRule> parse_taint_rule(std::string_view json);
 Result<model::ResourceClaim> parse_claim(std::string_view json);
 Result<model::PersistentVolume> parse_volume(std::string_view json);
 Result<model::PersistentVolumeClaim> parse_volume_claim(std::string_view json);

@@ -56,6 +56,23 @@ TEST(CodecTest, ASliceSurvivesBothWays) {
   EXPECT_EQ(*device, slice->devices[0]);
 }
 
+TEST(CodecTest, ATaintRuleIsReadWithWhatItNames) {
+  const auto rule = parse_taint_rule(
+      R"({"metadata":{"name":"r"},"spec":{"deviceSelector":{"driver":"d","device":"gpu-0"},"taint":{"key":"k",)"
+      R"("value":"v","effect":"NoExecute","timeAdded":"2026-01-02T03:04:05Z"}}})");
+  ASSERT_TRUE(rule.has_value()) << rule.error().text();
+  EXPECT_EQ(rule->meta.name, "r");
+  EXPECT_TRUE(rule->has_selector);
+  EXPECT_EQ(rule->driver, "d");
+  EXPECT_EQ(rule->pool, std::nullopt);
+  EXPECT_EQ(rule->device, "gpu-0");
+  EXPECT_EQ(rule->taint.key, "k");
+  EXPECT_EQ(rule->taint.value, "v");
+  EXPECT_EQ(rule->taint.effect, "NoExecute");
+  EXPECT_TRUE(parse_taint_rule(R"({"spec":{"deviceSelector":{},"taint":{"key":"k","effect":"None"}}})")->has_selector);
+  EXPECT_FALSE(parse_taint_rule(R"({"spec":{"taint":{"key":"k","effect":"None"}}})")->has_selector);
+}
+
 TEST(CodecTest, AClaimSurvivesBothWays) {
   const auto claim = parse_claim(kClaim);
   ASSERT_TRUE(claim.has_value()) << claim.error().text();

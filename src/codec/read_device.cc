@@ -144,8 +144,28 @@ model::DeviceClass read_class(const JsonValue& in) {
   return device_class;
 }
 
+std::optional<std::string> read_name(const JsonValue& in) {
+  return in.present() ? std::optional(in.text()) : std::nullopt;
+}
+
+model::DeviceTaintRule read_taint_rule(const JsonValue& in) {
+  const JsonValue spec = in["spec"];
+  const JsonValue selector = spec["deviceSelector"];
+  model::DeviceTaintRule rule;
+  rule.meta = read_meta(in["metadata"]);
+  rule.has_selector = selector.present();
+  rule.driver = read_name(selector["driver"]);
+  rule.pool = read_name(selector["pool"]);
+  rule.device = read_name(selector["device"]);
+  rule.taint = read_taint(spec["taint"]);
+  return rule;
+}
+
 }  // namespace
 
+Result<model::DeviceTaintRule> parse_taint_rule(std::string_view json) {
+  return read_document(json, read_taint_rule);
+}
 Result<model::ResourceSlice> parse_slice(std::string_view json) {
   return read_document(json, read_slice);
 }

@@ -222,6 +222,7 @@ void Running::upsert(Object object) {
                  [this](QueueObject&& queue) { reconciler_.upsert_queue(std::move(queue)); },
                  [this](ReservationObject&& one) { reconciler_.upsert_reservation(std::move(one)); },
                  [this](engine::TopologyObject&& one) { reconciler_.upsert_topology(std::move(one)); },
+                 [this](model::DeviceTaintRule&& rule) { reconciler_.upsert_taint_rule(std::move(rule)); },
                  [this](GangObject&& one) { reconciler_.upsert_gang_object(std::move(one)); }},
       std::move(object));
 }
@@ -250,6 +251,8 @@ void Running::remove(ObjectKind kind, const std::string& key, const std::string&
       return reconciler_.remove_reservation(key);
     case ObjectKind::kTopology:
       return reconciler_.remove_topology(key);
+    case ObjectKind::kTaintRule:
+      return reconciler_.remove_taint_rule(key);
     case ObjectKind::kGangObject:
       return reconciler_.remove_gang_object(key);
   }

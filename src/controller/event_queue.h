@@ -36,19 +36,20 @@ enum class ObjectKind {
   kQueue,
   kReservation,
   kTopology,
+  kTaintRule,
   kGangObject
 };
 // Those before kGangObject, which is not one resource but as many as say the sizes of gangs.
-inline constexpr size_t kObjectKinds = 10;
+inline constexpr size_t kObjectKinds = 11;
 static_assert(static_cast<size_t>(ObjectKind::kGangObject) == kObjectKinds);
 
 struct Removed {
   std::string uid;  // empty: whatever has the name
 };
 
-using Object =
-    std::variant<model::Pod, model::Node, model::ResourceSlice, model::DeviceClass, model::ResourceClaim, Quota,
-                 model::Namespace, QueueObject, ReservationObject, engine::TopologyObject, GangObject>;
+using Object = std::variant<model::Pod, model::Node, model::ResourceSlice, model::DeviceClass, model::ResourceClaim,
+                            Quota, model::Namespace, QueueObject, ReservationObject, engine::TopologyObject,
+                            model::DeviceTaintRule, GangObject>;
 
 struct ObjectEvent {
   ObjectKind kind = ObjectKind::kPod;

@@ -99,6 +99,22 @@ void FakeCluster::remove_slices(const std::string& node) {
   if (controller) controller->remove_slice(node + "-heddle-nvidia-0");
 }
 
+void FakeCluster::put_taint_rule(const std::string& name, const std::string& node, const std::string& device,
+                                 const std::string& effect) {
+  taint_rules_[name] =
+      *codec::parse_taint_rule(Json{{"metadata", {{"name", name}}},
+                                    {"spec",
+                                     {{"deviceSelector", {{"pool", node + "/nvidia"}, {"device", device}}},
+                                      {"taint", {{"key", "example.com/" + name}, {"effect", effect}}}}}}
+                                   .dump());
+  if (controller) controller->upsert_taint_rule(taint_rules_[name]);
+}
+
+void FakeCluster::delete_taint_rule(const std::string& name) {
+  taint_rules_.erase(name);
+  if (controller) controller->remove_taint_rule(name);
+}
+
 void FakeCluster::create_pod(const std::string& name, const Json& limits, const Json& extra_spec) {
   create_pod(name, std::vector<Json>{limits}, extra_spec);
 }
@@ -246,6 +262,7 @@ void FakeCluster::start_controller(ListOrder order) {
   }
   each(nodes_, order, [&](const Json& node) { controller->upsert_node(*codec::parse_node(node.dump())); });
   each(slices_, order, [&](const Json& slice) { controller->upsert_slice(*codec::parse_slice(slice.dump())); });
+  for (const auto& [name, rule] : taint_rules_) controller->upsert_taint_rule(rule);
   for (const auto& [name, quota] : quotas_) controller->upsert_quota(quota);
   for (const auto& [name, queue] : api.queues) controller->upsert_queue(*read_queue_object(queue.dump()));
   for (const auto& [name, json] : topologies_) controller->upsert_topology(*engine::read_topology_object(json));

@@ -91,6 +91,10 @@ class FakeCluster {
   void add_foreign_node(const std::string& name, const std::string& driver, int devices);
   void remove_node(const std::string& name);
   void remove_slices(const std::string& node);
+  // A DeviceTaintRule on one device of a node.
+  void put_taint_rule(const std::string& name, const std::string& node, const std::string& device,
+                      const std::string& effect);
+  void delete_taint_rule(const std::string& name);
   // As it leaves the webhook: translated, gated, with the annotation.
   void create_pod(const std::string& name, const Json& limits, const Json& extra_spec = Json::object());
   void create_pod(const std::string& name, const std::vector<Json>& limits_by_container,
@@ -164,6 +168,7 @@ class FakeCluster {
   std::vector<std::string> early_;  // gangs that a member left too early
   std::map<std::string, Json> nodes_;
   std::map<std::string, Json> slices_;
+  std::map<std::string, model::DeviceTaintRule> taint_rules_;
   std::map<std::string, Quota> quotas_;
   std::set<std::string> gang_kinds_;
   std::map<std::string, GangObject> gang_objects_;

@@ -114,6 +114,14 @@ void Reconciler::remove_slice(const std::string& name) {
   impl_->wake_at(check, {});
 }
 
+void Reconciler::upsert_taint_rule(model::DeviceTaintRule rule) {
+  impl_->ledger.state().upsert_taint_rule(std::move(rule));
+}
+
+void Reconciler::remove_taint_rule(const std::string& name) {
+  impl_->ledger.state().remove_taint_rule(name);
+}
+
 void Reconciler::upsert_class(model::DeviceClass device_class) {
   const std::string& name = device_class.meta.name;
   const std::set<std::string>& managed = impl_->options.managed_drivers;

@@ -132,6 +132,8 @@ class Reconciler {
   void remove_node(const std::string& name);
   void upsert_slice(model::ResourceSlice slice);
   void remove_slice(const std::string& name);
+  void upsert_taint_rule(model::DeviceTaintRule rule);
+  void remove_taint_rule(const std::string& name);
   void upsert_class(model::DeviceClass device_class);
   void remove_class(const std::string& name);
   void upsert_quota(Quota quota);

@@ -54,6 +54,37 @@ TEST_F(DriversTest, AClaimOnOneIsAllocatedHere) {
   EXPECT_EQ(cluster.condition("q")["reason"], "Capacity");
 }
 
+// As on the cards of our own: who comes later stays away, who is there stays, and who tolerates it comes.
+TEST_F(DriversTest, ARuleOfAnAdministratorKeepsWorkAway) {
+  cluster.add_foreign_node("n1", kOther, 1);
+  cluster.add_node("cards", 1);
+  cluster.create_user_claim("first", kDevice);
+  cluster.create_claim_pod("first", {"first"});
+  start();
+  ASSERT_EQ(cluster.node_of("first"), "n1");
+  cluster.put_taint_rule("worn", "n1", "device-0", "NoSchedule");
+  cluster.put_taint_rule("repair", "cards", "gpu-0", "NoExecute");
+  cluster.delete_pod("first");
+  cluster.create_user_claim("theirs", kDevice);
+  cluster.create_claim_pod("theirs", {"theirs"});
+  cluster.create_pod("ours", Json{{"nvidia.com/gpu", "1"}});
+  cluster.run();
+  EXPECT_EQ(cluster.node_of("theirs"), "");
+  EXPECT_EQ(cluster.condition("theirs")["reason"], "Taint");
+  EXPECT_NE(cluster.condition("ours")["message"].get<std::string>().find("example.com/repair:NoExecute"),
+            std::string::npos)
+      << cluster.condition("ours");
+  Json tolerates = kDevice;
+  tolerates["tolerations"] = Json::array({{{"key", "example.com/worn"}, {"operator", "Exists"}}});
+  cluster.create_user_claim("tolerates", tolerates);
+  cluster.create_claim_pod("tolerates", {"tolerates"});
+  cluster.run();
+  EXPECT_EQ(cluster.node_of("tolerates"), "n1");
+  cluster.delete_taint_rule("repair");
+  cluster.run();
+  EXPECT_EQ(cluster.node_of("ours"), "cards");
+}
+
 TEST_F(DriversTest, OneThatIsNotManagedIsLeftAlone) {
   cluster.managed_drivers = {"another.example.com"};
   cluster.add_foreign_node("n1", kOther, 1);

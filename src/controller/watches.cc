@@ -42,6 +42,8 @@ kube::ResourceType resource_of(ObjectKind kind) {
       return kube::kAcceleratorReservations;
     case ObjectKind::kTopology:
       return kube::kAcceleratorTopologies;
+    case ObjectKind::kTaintRule:
+      return kube::kDeviceTaintRules;
     case ObjectKind::kGangObject:
       break;
   }
@@ -85,6 +87,8 @@ Result<ObjectEvent> parse_object(ObjectKind kind, std::string_view json) {
       return as_event(kind, read_reservation_object(json));
     case ObjectKind::kTopology:
       return as_event(kind, engine::read_topology_object(json));
+    case ObjectKind::kTaintRule:
+      return as_event(kind, codec::parse_taint_rule(json));
     case ObjectKind::kGangObject:
       return fail(Code::kInvalidArgument, "no kind of its own");
     case ObjectKind::kQuota:
@@ -159,9 +163,11 @@ void ObjectSink::deleted(std::string_view object) {
 
 void ObjectSink::status(std::string_view trouble) {
   if (trouble.empty()) return;
-  const bool ours = kind_ == ObjectKind::kQueue || kind_ == ObjectKind::kReservation || kind_ == ObjectKind::kTopology;
-  // The chart of an older version: there is nothing of the kind, and nothing to wait for.
-  if (ours && trouble.find(kNotServed) != std::string_view::npos) return on_list_();
+  // With the chart of an older version, or Kubernetes before 1.37: there is nothing of the kind, and nothing to wait
+  // for.
+  const bool may_lack = kind_ == ObjectKind::kQueue || kind_ == ObjectKind::kReservation ||
+                        kind_ == ObjectKind::kTopology || kind_ == ObjectKind::kTaintRule;
+  if (may_lack && trouble.find(kNotServed) != std::string_view::npos) return on_list_();
   log_.warning("watch in trouble", {{"resource", name()}, {"why", trouble}});
   if (kind_ == ObjectKind::kGangObject) on_list_();
 }

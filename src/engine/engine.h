@@ -135,6 +135,10 @@ class State {
   void remove_node(const std::string& name);
   void upsert_slice(model::ResourceSlice slice);
   void remove_slice(const std::string& name);
+  // Its taint is on the devices that it selects, beside those of their slices. Cost: each pool that it selects in is
+  // read again.
+  void upsert_taint_rule(model::DeviceTaintRule rule);
+  void remove_taint_rule(const std::string& name);
   void upsert_class(model::DeviceClass device_class);
   void remove_class(const std::string& name);
   // A claim with an allocation is a grant; without one it only frees what it held. Keyed by uid.

@@ -90,7 +90,67 @@ void Inventory::upsert_slice(model::ResourceSlice slice) {
   stored.devices = templates_.take(std::move(slice.devices));
   slice.devices = {};
   stored.object = std::move(slice);
+  stored.untainted.clear();
+  taint(key, stored);
   rebuild(key);
+}
+
+// The taints of rules come after those of the slice, rules by name.
+void Inventory::taint(const PoolKey& key, Slice& slice) {
+  for (const auto& [index, untainted] : slice.untainted) slice.devices[index].shared = untainted;
+  slice.untainted.clear();
+  std::vector<const model::DeviceTaintRule*> rules;
+  for (const auto& [name, rule] : taint_rules_) {
+    if (rule.selects_in(key.first, key.second)) rules.push_back(&rule);
+  }
+  for (size_t i = 0; i < slice.devices.size() && !rules.empty(); ++i) {
+    allocator::PublishedDevice& device = slice.devices[i];
+    std::vector<model::Taint> taints;
+    for (const model::DeviceTaintRule* rule : rules) {
+      if (!rule->device || *rule->device == device.name) taints.push_back(rule->taint);
+    }
+    if (taints.empty()) continue;
+    slice.untainted[i] = device.shared;
+    device.shared = templates_.with_taints(*device.shared, taints);
+  }
+}
+
+void Inventory::taint_again(const model::DeviceTaintRule& rule) {
+  std::vector<PoolKey> keys;
+  for (const auto& [key, pool] : pools_) {
+    if (rule.selects_in(key.first, key.second)) keys.push_back(key);
+  }
+  for (const PoolKey& key : keys) {
+    Pool& pool = pools_.at(key);
+    drop_devices(key, pool);
+    for (auto& [name, slice] : pool.slices) taint(key, slice);
+    rebuild(key);
+  }
+}
+
+bool Inventory::upsert_taint_rule(model::DeviceTaintRule rule) {
+  const std::string name = rule.meta.name;
+  const auto known = taint_rules_.find(name);
+  if (known != taint_rules_.end()) {
+    const model::DeviceTaintRule& old = known->second;
+    if (old.has_selector == rule.has_selector && old.driver == rule.driver && old.pool == rule.pool &&
+        old.device == rule.device && old.taint == rule.taint) {
+      return false;
+    }
+    remove_taint_rule(name);  // what it selected may not be what it selects
+  }
+  const auto [place, fresh] = taint_rules_.emplace(name, std::move(rule));
+  taint_again(place->second);
+  return true;
+}
+
+bool Inventory::remove_taint_rule(const std::string& name) {
+  const auto known = taint_rules_.find(name);
+  if (known == taint_rules_.end()) return false;
+  const model::DeviceTaintRule rule = std::move(known->second);
+  taint_rules_.erase(known);
+  taint_again(rule);
+  return true;
 }
 
 bool Inventory::remove_slice(const std::string& name) {

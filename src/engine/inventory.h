@@ -50,6 +50,8 @@ class Inventory {
   bool remove_node(const std::string& name);
   void upsert_slice(model::ResourceSlice slice);
   bool remove_slice(const std::string& name);
+  bool upsert_taint_rule(model::DeviceTaintRule rule);
+  bool remove_taint_rule(const std::string& name);
   // The ledger's holdings of this device changed.
   void refresh(const DeviceKey& device);
   // What the node has left changed.
@@ -73,6 +75,8 @@ class Inventory {
   struct Slice {
     model::ResourceSlice object;  // its devices are taken out
     std::vector<allocator::PublishedDevice> devices;
+    // Of those that rules taint: as they are published.
+    std::map<size_t, std::shared_ptr<const allocator::DeviceTemplate>> untainted;
   };
   struct Pool {
     std::map<std::string, Slice> slices;  // by object name
@@ -85,6 +89,8 @@ class Inventory {
   };
 
   void rebuild(const PoolKey& key);
+  void taint(const PoolKey& key, Slice& slice);
+  void taint_again(const model::DeviceTaintRule& rule);
   void drop_devices(const PoolKey& key, Pool& pool);
   static void add_counters(Pool& pool, const std::vector<const Slice*>& slices);
   void add_devices(const PoolKey& key, Pool& pool, const std::vector<const Slice*>& slices);
@@ -103,6 +109,7 @@ class Inventory {
   std::map<std::string, PoolKey> slices_;  // by object name
   std::map<std::string, std::set<PoolKey>> pools_by_node_;
   std::set<PoolKey> pools_everywhere_;
+  std::map<std::string, model::DeviceTaintRule> taint_rules_;  // by name
   Templates templates_;
   allocator::Shapes shapes_;
   std::vector<std::string> touched_;

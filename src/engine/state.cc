@@ -66,6 +66,14 @@ void State::remove_slice(const std::string& name) {
   if (impl_->inventory.remove_slice(name)) ++impl_->generation;
 }
 
+void State::upsert_taint_rule(model::DeviceTaintRule rule) {
+  if (impl_->inventory.upsert_taint_rule(std::move(rule))) ++impl_->generation;
+}
+
+void State::remove_taint_rule(const std::string& name) {
+  if (impl_->inventory.remove_taint_rule(name)) ++impl_->generation;
+}
+
 void State::upsert_class(model::DeviceClass device_class) {
   const std::string name = device_class.meta.name;
   impl_->classes.insert_or_assign(name, std::move(device_class));

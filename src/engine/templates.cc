@@ -51,6 +51,13 @@ std::vector<PublishedDevice> Templates::take(std::vector<model::Device> devices)
   return result;
 }
 
+std::shared_ptr<const DeviceTemplate> Templates::with_taints(const DeviceTemplate& device,
+                                                             const std::vector<model::Taint>& taints) {
+  DeviceTemplate made = device;
+  made.common.taints.insert(made.common.taints.end(), taints.begin(), taints.end());
+  return intern(std::move(made));
+}
+
 std::shared_ptr<const DeviceTemplate> Templates::intern(DeviceTemplate made) {
   std::string text = codec::device_json(made.common);
   for (const std::string& name : made.own_names) text += "\n" + name;

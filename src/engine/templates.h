@@ -15,6 +15,9 @@ class Templates {
  public:
   // The devices of one slice, in their order. Attributes that differ between them are kept with each.
   std::vector<allocator::PublishedDevice> take(std::vector<model::Device> devices);
+  // The same with further taints.
+  std::shared_ptr<const allocator::DeviceTemplate> with_taints(const allocator::DeviceTemplate& device,
+                                                               const std::vector<model::Taint>& taints);
 
  private:
   std::shared_ptr<const allocator::DeviceTemplate> intern(allocator::DeviceTemplate made);

@@ -26,6 +26,7 @@ inline constexpr ResourceType kResourceClaims{"resource.k8s.io/v1", "resourcecla
 inline constexpr ResourceType kResourceClaimTemplates{"resource.k8s.io/v1", "resourceclaimtemplates"};
 inline constexpr ResourceType kResourceSlices{"resource.k8s.io/v1", "resourceslices"};
 inline constexpr ResourceType kDeviceClasses{"resource.k8s.io/v1", "deviceclasses"};
+inline constexpr ResourceType kDeviceTaintRules{"resource.k8s.io/v1", "devicetaintrules"};
 inline constexpr ResourceType kLeases{"coordination.k8s.io/v1", "leases"};
 inline constexpr ResourceType kMutatingWebhooks{"admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations"};
 inline constexpr ResourceType kValidatingWebhooks{"admissionregistration.k8s.io/v1", "validatingwebhookconfigurations"};

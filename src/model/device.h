@@ -91,6 +91,22 @@ struct ResourceSlice {
   std::vector<std::string> skip_node_operations = {};  // alpha
 };
 
+// A taint that an administrator puts on devices of others. Without a selector it selects none; an empty selector
+// selects all.
+struct DeviceTaintRule {
+  ObjectMeta meta;
+  bool has_selector = false;
+  // What is named must be equal.
+  std::optional<std::string> driver;
+  std::optional<std::string> pool;
+  std::optional<std::string> device;
+  Taint taint;
+
+  [[nodiscard]] bool selects_in(const std::string& of_driver, const std::string& of_pool) const {
+    return has_selector && (!driver || *driver == of_driver) && (!pool || *pool == of_pool);
+  }
+};
+
 struct OpaqueConfig {
   std::vector<std::string> requests;  // empty: all
   std::string driver;

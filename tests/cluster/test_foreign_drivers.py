@@ -149,6 +149,53 @@ def test_a_gang_that_cannot_fit_holds_nothing(managed, device_class, ns, fleet):
     assert list(holders(api, ns).values()) == [["small"]]
 
 
+def test_a_rule_of_an_administrator_keeps_work_away(managed, device_class, ns, fleet):
+    api, mine = managed.api, fleet()
+    api.create("pods", user("first", ns, mine, device_class, api))
+    first = api.wait_for("pods", "first", ns, objects.bound, "bound", 60)
+    pool = next(body["spec"]["pool"]["name"] for body in api.list("resourceslices", field=f"spec.nodeName={first['spec']['nodeName']}"))
+    name = objects.unique("worn")
+    api.create("devicetaintrules", {
+        "apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": name},
+        "spec": {"deviceSelector": {"driver": OTHER, "pool": pool}, "taint": {"key": "example.com/worn", "effect": "NoSchedule"}}})
+    try:
+        tolerates = [{"key": "example.com/worn", "operator": "Exists"}]
+        api.create("pods", user("second", ns, mine, device_class, api))
+        api.wait_for("pods", "second", ns, lambda body: "example.com/worn" in objects.condition(
+            body, "heddle.dev/Allocated").get("message", ""), "says which taint it does not tolerate", 60)
+        api.delete("pods", "first", ns, grace=0)
+        api.create("pods", user("tolerates", ns, mine, device_class, api, tolerates))
+        api.wait_for("pods", "tolerates", ns, objects.bound, "bound", 60)
+        assert objects.condition(api.get("pods", "second", ns), "heddle.dev/Allocated")["reason"] == "Taint"
+        assert list(holders(api, ns).values()) == [["tolerates"]]
+        api.delete("pods", "tolerates", ns, grace=0)
+    finally:
+        api.delete("devicetaintrules", name)
+    api.wait_for("pods", "second", ns, objects.bound, "bound when the rule is gone", 60)
+
+
+def test_kubernetes_evicts_what_does_not_tolerate_a_rule(api, controller, ns, make_node):
+    """The tolerations of a claim's request are in its allocation, where Kubernetes looks for them; so it is for Heddle's devices."""
+    node = make_node(cards=2)
+    stays = [{"key": "example.com/repair", "operator": "Exists"}]
+    for name, more in (("goes", {}), ("stays", {"tolerations": stays})):
+        api.create("resourceclaims", objects.claim(name, ns, **more))
+        api.create("pods", objects.claim_user(name, ns, {"device": {"resourceClaimName": name}},
+                                              nodeSelector={"kubernetes.io/hostname": node}))
+        api.wait_for("pods", name, ns, objects.bound, "bound", 60)
+    rule = objects.unique("repair")
+    api.create("devicetaintrules", {
+        "apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": rule},
+        "spec": {"deviceSelector": {"driver": objects.DRIVER, "pool": f"{node}/nvidia"},
+                 "taint": {"key": "example.com/repair", "effect": "NoExecute"}}})
+    try:
+        wait_until("the pod without the toleration is evicted", lambda: "deletionTimestamp" in (
+            api.find("pods", "goes", ns) or {"metadata": {"deletionTimestamp": ""}})["metadata"], 60)
+        assert "deletionTimestamp" not in api.get("pods", "stays", ns)["metadata"]
+    finally:
+        api.delete("devicetaintrules", rule)
+
+
 @pytest.mark.parametrize("tolerations", [None, EVERYTHING], ids=["plain", "tolerates-everything"])
 def test_the_stock_scheduler_cannot_take_one(managed, device_class, ns, fleet, tolerations):
     """While no controller of Heddle runs: the rule keeps it off, and where a claim tolerates that, the policy does."""
