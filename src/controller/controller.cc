@@ -181,6 +181,7 @@ void Running::loop() {
     if (events.empty() && queue_.closed()) return;
     for (Event& event : events) apply(std::move(event));
     watches_.look_if_due();
+    if (reconciler_.gang_look_due() && watches_.look_now()) reconciler_.begin_gang_look();
     sender_.send(reconciler_.run());
     const int64_t now = clock_.monotonic_nanos();
     if (now >= next_stats) {

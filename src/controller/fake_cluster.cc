@@ -367,6 +367,10 @@ void FakeCluster::settle(Duration ahead) {
   const int64_t until = clock.monotonic_nanos() + ahead.nanos;
   for (int round = 0; round < 10000; ++round) {
     deliver();
+    if (controller->gang_look_due()) {
+      controller->begin_gang_look();
+      controller->see_gang_kinds(gang_kinds_);
+    }
     const std::vector<Write> writes_now = controller->run();
     const uint64_t crashes_before = crashes;
     for (const Write& write : writes_now) {

@@ -158,6 +158,12 @@ void Reconciler::remove_topology(const std::string& name) {
 void Reconciler::see_gang_kinds(std::set<std::string> object_kinds) {
   impl_->units.see_kinds(std::move(object_kinds));
 }
+bool Reconciler::gang_look_due() const {
+  return impl_->units.look_due();
+}
+void Reconciler::begin_gang_look() {
+  impl_->units.begin_look();
+}
 void Reconciler::upsert_gang_object(GangObject object) {
   impl_->units.upsert_object(std::move(object));
 }

@@ -150,6 +150,10 @@ class Reconciler {
   // What says the size of gangs: PodGroups, JobSets and the like. Of the kinds that are seen ("group/Kind") every
   // object is told; a gang of another kind without a size starts one by one.
   void see_gang_kinds(std::set<std::string> object_kinds);
+  // A gang waits to know whether its kind is served: ask, say with begin_gang_look() that it is asked, and then
+  // see_gang_kinds().
+  [[nodiscard]] bool gang_look_due() const;
+  void begin_gang_look();
   void upsert_gang_object(GangObject object);
   void remove_gang_object(const std::string& key);
 

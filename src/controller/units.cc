@@ -31,6 +31,11 @@ engine::Reason size_unknown(const GangDeclaration& gang) {
   return {"GangSize", why + "; write heddle.dev/gang-size on its pods"};
 }
 
+engine::Reason kind_unknown(const GangDeclaration& gang) {
+  return {"GangSize", fmt::format("the size of gang {} is not known yet: whether {} is served is being asked",
+                                  gang.name, kind_of(gang.object))};
+}
+
 }  // namespace
 
 std::map<std::string, int64_t> Unit::segment_numbers() const {
@@ -61,6 +66,12 @@ void UnitTable::upsert(const model::Pod& pod) {
   touch(member.unit);
   if (member.declaration && !member.declaration->object.empty()) {
     waiting_for_[member.declaration->object].insert(member.unit);
+    const bool told = member.declaration->size || member.declaration->minimum ||
+                      seen_kinds_.contains(kind_of(member.declaration->object));
+    if (unknown_ == UnknownSize::kOneByOne && !told && !entries_[member.unit].looked &&
+        !looking_.contains(member.unit)) {
+      unlooked_.insert(member.unit);
+    }
   }
   members_.insert_or_assign(key, std::move(member));
 }
@@ -72,6 +83,8 @@ void UnitTable::leave(const std::string& pod_key, const std::string& id) {
   entry->second.pods.erase(pod_key);
   if (!entry->second.pods.empty()) return;
   entries_.erase(entry);
+  unlooked_.erase(id);
+  looking_.erase(id);
   for (auto waiting = waiting_for_.begin(); waiting != waiting_for_.end();) {
     waiting->second.erase(id);
     waiting = waiting->second.empty() ? waiting_for_.erase(waiting) : std::next(waiting);
@@ -103,12 +116,25 @@ void UnitTable::remove_object(const std::string& key) {
   }
 }
 
+void UnitTable::begin_look() {
+  looking_.merge(unlooked_);
+  unlooked_.clear();
+}
+
 void UnitTable::see_kinds(std::set<std::string> object_kinds) {
+  for (const std::string& id : std::exchange(looking_, {})) {
+    entries_.at(id).looked = true;
+    touch(id);
+  }
   const std::set<std::string> before = std::exchange(seen_kinds_, std::move(object_kinds));
   for (const auto& [object, units] : waiting_for_) {
     const std::string kind = kind_of(object);
+    if (seen_kinds_.contains(kind)) std::erase_if(unlooked_, [&](const auto& id) { return units.contains(id); });
     if (before.contains(kind) == seen_kinds_.contains(kind)) continue;
-    for (const std::string& id : units) touch(id);
+    for (const std::string& id : units) {
+      if (before.contains(kind)) entries_.at(id).looked = true;  // it went
+      touch(id);
+    }
   }
 }
 
@@ -170,7 +196,7 @@ void UnitTable::make(Entry& entry, const std::string& id) const {
     subgroup.members.push_back(key);
   }
   for (auto& [name, subgroup] : subgroups) unit.subgroups.push_back(std::move(subgroup));
-  if (unit.gang && !members.empty()) make_gang(members, unit);
+  if (unit.gang && !members.empty()) make_gang(members, entry.looked, unit);
 }
 
 // By rank among the members that are in segments: by their indexes where these are all there, else by position. So that
@@ -230,7 +256,7 @@ void UnitTable::add_minima(const GangObject& object, Unit& unit) {
 }
 
 // Where members differ, the newest says what holds: a workload that is scaled writes new pods, not old ones.
-void UnitTable::make_gang(const std::vector<const Member*>& present, Unit& unit) const {
+void UnitTable::make_gang(const std::vector<const Member*>& present, bool looked, Unit& unit) const {
   const Member* newest = present.front();
   for (const Member* member : present) {
     if (member->created > newest->created) newest = member;
@@ -256,6 +282,10 @@ void UnitTable::make_gang(const std::vector<const Member*>& present, Unit& unit)
   if (object != nullptr) add_minima(*object, unit);
   const bool framework = said.source != GangSource::kHeddle && said.source != GangSource::kKueue;
   const bool alone = unknown_ == UnknownSize::kOneByOne && !seen_kinds_.contains(kind_of(said.object));
+  if (!size && !minimum && framework && alone && !looked && !said.object.empty()) {
+    unit.blocked = kind_unknown(said);
+    return;
+  }
   if (!size && !minimum && framework && alone) minimum = 1;
   if (!size && !minimum) {
     unit.blocked = size_unknown(said);

@@ -65,7 +65,7 @@ struct Unit {
 
 // Of a gang that a framework declares without a size on its pods, while the object that has it is not known. kWait: it
 // waits. kOneByOne: its minimum is 1, as without a gang, unless its object is of a kind that see_kinds() names; for who
-// does not see all of those objects.
+// does not see all of those objects. Before that it waits until the kinds were asked for once since it came.
 enum class UnknownSize { kWait, kOneByOne };
 
 class UnitTable {
@@ -80,6 +80,9 @@ class UnitTable {
   // The kinds ("group/Kind") whose objects are all told by upsert_object(). A gang that names one of these and has no
   // size waits for the object.
   void see_kinds(std::set<std::string> object_kinds);
+  // A gang waits to know whether the kind that it names is served: ask, say so with begin_look(), and then see_kinds().
+  [[nodiscard]] bool look_due() const { return !unlooked_.empty(); }
+  void begin_look();
 
   // The unit of a pod; null: the pod is not known. Good until the next change.
   [[nodiscard]] const Unit* unit_of(const std::string& pod_key) const;
@@ -101,13 +104,14 @@ class UnitTable {
   struct Entry {
     std::set<std::string> pods;
     Unit unit;
-    bool fresh = false;  // unit is as its pods say
+    bool fresh = false;   // unit is as its pods say
+    bool looked = false;  // what kinds are served was asked since it came
   };
 
   void touch(const std::string& id);
   void leave(const std::string& pod_key, const std::string& id);
   void make(Entry& entry, const std::string& id) const;
-  void make_gang(const std::vector<const Member*>& present, Unit& unit) const;
+  void make_gang(const std::vector<const Member*>& present, bool looked, Unit& unit) const;
   static void add_minima(const GangObject& object, Unit& unit);
   void cut_segments(const std::vector<const Member*>& present, const GangDeclaration& said, Unit& unit) const;
   [[nodiscard]] const GangObject* object_of(const GangDeclaration& declaration) const;
@@ -118,6 +122,8 @@ class UnitTable {
   mutable std::map<std::string, Entry> entries_;
   std::map<std::string, GangObject> objects_;
   std::map<std::string, std::set<std::string>> waiting_for_;  // object -> units that name it
+  std::set<std::string> unlooked_;                            // units of which no look has begun
+  std::set<std::string> looking_;                             // units of which one has
   std::set<std::string> changed_;
 };
 

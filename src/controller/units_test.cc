@@ -156,6 +156,8 @@ TEST(Units, ASizeThatCanBecomeKnownIsWaitedForAndElsePodsAreAlone) {
   const std::string object = "scheduling.volcano.sh/PodGroup ns/v";
   table.upsert(member("a", {{"scheduling.k8s.io/group-name", "v"}}));
   table.upsert(member("j", {{"jobset.sigs.k8s.io/jobset-name", "j"}}));
+  table.begin_look();
+  table.see_kinds({});
   EXPECT_FALSE(table.unit_of("ns/a")->blocked);
   EXPECT_EQ(table.unit_of("ns/a")->minimum, 1);
   (void)table.take_changed();
@@ -170,6 +172,46 @@ TEST(Units, ASizeThatCanBecomeKnownIsWaitedForAndElsePodsAreAlone) {
   EXPECT_TRUE(table.unit_of("ns/a")->blocked);
   table.see_kinds({});
   EXPECT_FALSE(table.unit_of("ns/a")->blocked);
+}
+
+// A kind may have come to be served since it was last asked for.
+TEST(Units, NobodyIsAloneBeforeItWasAskedWhatIsServed) {
+  UnitTable table(UnknownSize::kOneByOne);
+  const std::string kind = "scheduling.volcano.sh/PodGroup";
+  table.see_kinds({});
+  EXPECT_FALSE(table.look_due());
+  table.upsert(member("alone", {}));
+  table.upsert(
+      member("sized", {{"scheduling.k8s.io/group-name", "w"}, {"scheduling.volcano.sh/group-min-member", "1"}}));
+  EXPECT_FALSE(table.look_due()) << "nothing depends on it";
+  table.upsert(member("a", {{"scheduling.k8s.io/group-name", "v"}}));
+  EXPECT_TRUE(table.look_due());
+  ASSERT_TRUE(table.unit_of("ns/a")->blocked);
+  EXPECT_EQ(table.unit_of("ns/a")->blocked->code, "GangSize");
+  table.see_kinds({});  // the answer to an earlier question
+  EXPECT_TRUE(table.unit_of("ns/a")->blocked);
+  table.begin_look();
+  EXPECT_FALSE(table.look_due());
+  table.upsert(member("b", {{"scheduling.k8s.io/group-name", "late"}}));
+  EXPECT_TRUE(table.look_due());
+  (void)table.take_changed();
+  table.see_kinds({});
+  EXPECT_EQ(table.take_changed(), std::set<std::string>{"ns/volcano/v"});
+  EXPECT_FALSE(table.unit_of("ns/a")->blocked);
+  EXPECT_TRUE(table.unit_of("ns/b")->blocked);
+  table.begin_look();
+  table.see_kinds({kind});
+  EXPECT_NE(table.unit_of("ns/b")->blocked->message.find("PodGroup ns/late is not there"), std::string::npos);
+  EXPECT_TRUE(table.unit_of("ns/a")->blocked) << "from now on its object says its size";
+  table.upsert(member("c", {{"scheduling.k8s.io/group-name", "third"}}));
+  EXPECT_FALSE(table.look_due()) << "its kind is seen";
+  table.see_kinds({});
+  EXPECT_FALSE(table.unit_of("ns/c")->blocked) << "and it is gone";
+  table.upsert(member("d", {{"scheduling.k8s.io/group-name", "gone"}}));
+  table.remove("ns/d");
+  table.begin_look();
+  table.see_kinds({});
+  EXPECT_FALSE(table.look_due());
 }
 
 TEST(Units, SubgroupsHaveMinimaOfTheirOwn) {

@@ -220,8 +220,15 @@ void Watches::look_if_due() {
   if (round_ > 0 && !looking_ && clock_.monotonic_nanos() >= next_look_) look();
 }
 
+bool Watches::look_now() {
+  if (round_ == 0 || looking_ || clock_.monotonic_nanos() - last_look_ < kLookAgain.nanos) return false;
+  look();
+  return true;
+}
+
 void Watches::look() {
   looking_ = true;
+  last_look_ = clock_.monotonic_nanos();
   find_gang_kinds(client_, [link = link_, round = ++round_](Result<GangKinds> kinds) {
     const std::lock_guard lock(link->mutex);
     Watches* const watches = link->watches;

@@ -59,7 +59,7 @@ class ObjectSink final : public kube::WatchSink {
 class Watches {
  public:
   static constexpr Duration kLookInterval = Duration::seconds(30);
-  static constexpr Duration kLookAgain = Duration::seconds(1);  // after a look that failed
+  static constexpr Duration kLookAgain = Duration::seconds(1);  // after a look that failed, and from one to the next
 
   // on_gang_kinds: what of these is watched from now on; on the owner thread, before the first of their objects.
   Watches(kube::Client& client, EventQueue& queue, const Clock& clock, const Logger& log,
@@ -70,6 +70,8 @@ class Watches {
   void start(std::function<void()> on_synced);
   // Asks again which kinds of gangs are served, where that was long ago.
   void look_if_due();
+  // Asks again at once. False: not now, since that is being asked, or was a moment ago.
+  bool look_now();
   [[nodiscard]] bool synced() const { return synced_.load(); }
 
  private:
@@ -111,6 +113,7 @@ class Watches {
   uint64_t round_ = 0;  // of looks; an answer to an earlier one is not used
   bool looking_ = false;
   int64_t next_look_ = 0;  // monotonic
+  int64_t last_look_ = 0;  // when it began
 };
 
 }  // namespace heddle::controller

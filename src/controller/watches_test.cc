@@ -194,6 +194,20 @@ TEST_F(WatchesTest, AKindThatComesIsWatchedAndOneThatGoesTakesItsObjectsAlong) {
   EXPECT_TRUE(std::holds_alternative<Removed>(objects.back().what));
 }
 
+TEST_F(WatchesTest, ItAsksAtOnceForAGangOfAKindThatIsNotSeenYetAndNotTooOften) {
+  EXPECT_FALSE(watches.look_now()) << "nothing has started";
+  start();
+  list_all_but({});
+  client.serve("scheduling.x-k8s.io", {"v1alpha1"}, "PodGroup", "podgroups");
+  EXPECT_FALSE(watches.look_now());
+  clock.advance(Watches::kLookAgain);
+  EXPECT_TRUE(watches.look_now());
+  EXPECT_FALSE(watches.look_now()) << "it is being asked";
+  drain();
+  EXPECT_TRUE(client.sinks.contains(kPodGroupPath));
+  EXPECT_EQ(told.back(), std::set<std::string>{kPodGroups});
+}
+
 TEST_F(WatchesTest, WithoutAnAnswerItAsksAgainAndIsNotInStep) {
   client.errors["/apis/jobset.x-k8s.io"] = Error{Code::kUnavailable, "no connection", {}};
   start();

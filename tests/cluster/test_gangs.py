@@ -165,6 +165,7 @@ def pod_groups(api):
 
     def served():
         try:
+            api.request("GET", f"apis/{GROUPS['group']}")
             return api.request("GET", f"{group}/{GROUPS['plural']}")
         except ApiError:
             return None
@@ -181,21 +182,8 @@ def grouped(name, ns, mine, group):
     return body
 
 
-def test_pods_wait_for_the_pod_group_that_says_their_number(api, controller, ns, fleet, pod_groups):
+def test_pods_of_a_kind_that_just_came_wait_for_the_pod_group_that_says_their_number(api, controller, ns, fleet, pod_groups):
     mine, _ = fleet(nodes=2, cards=2)
-    # Until the controller has found the new kind, pods of a group start one by one.
-    probes = [0]
-
-    def noticed():
-        name = f"probe-{probes[0]}"
-        probes[0] += 1
-        api.create("pods", grouped(name, ns, mine, "no-such-group"))
-        told = api.wait_for("pods", name, ns, lambda body: objects.condition(body, "heddle.dev/Allocated"), "says something", 60)
-        api.delete("pods", name, ns, grace=0)
-        return objects.condition(told, "heddle.dev/Allocated")["reason"] == "GangSize"
-    wait_until("the controller reads PodGroups", noticed, 90)
-    wait_until("no claim stays", lambda: not api.list("resourceclaims", ns), 90)
-
     for number in range(3):
         api.create("pods", grouped(f"gang-{number}", ns, mine, "four"))
     waiting = api.wait_for("pods", "gang-2", ns, lambda body: objects.condition(body, "heddle.dev/Allocated"), "says what it waits for")
