@@ -199,7 +199,7 @@ class Planner {
   std::map<std::string, PlannedWork> works_;                     // by id
   std::map<std::string, std::string> work_of_;                   // pod key -> work
   std::vector<std::string> without_room_;                        // works, in the order of decisions
-  std::set<std::string> held_nodes_;                             // where others would give way
+  std::set<std::string> held_nodes_;                             // where others would give way to a gang
   std::map<std::string, std::set<std::string>> claims_of_work_;  // that have devices
   std::map<std::string, std::string> positions_;                 // in words, by work
   engine::BoxRooms rooms_;

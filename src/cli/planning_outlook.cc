@@ -38,6 +38,7 @@ void Planner::plan_evictions() {
     if (in_vain.contains(like)) continue;
     if (!plan_eviction(work)) in_vain.insert(like);
   }
+  for (const std::string& id : without_room_) ledger_.state().free_room(id);
 }
 
 std::string Planner::likeness(const PlannedWork& work) {
@@ -68,8 +69,10 @@ bool Planner::plan_eviction(const PlannedWork& work) {
     if (!room) return false;
     auto answer = preemptions_->plan(work.id, now_, **room);
     if (!answer.eviction) return false;
-    const std::string site = answer.eviction->site;
-    would_evict(work, std::move(*answer.eviction), {site});
+    auto kept = (*room)->room_at(answer.eviction->site, answer.eviction->victims);
+    if (!kept) return false;
+    would_evict(work, std::move(*answer.eviction), {kept->node});
+    ledger_.state().keep_room(work.id, std::move(*kept));
     return true;
   }
   Gang gang;
@@ -83,6 +86,7 @@ bool Planner::plan_eviction(const PlannedWork& work) {
   auto answer = preemptions_->plan(work.id, now_, **room);
   if (!answer.eviction || !(*room)->fits_without(answer.eviction->victims)) return false;
   would_evict(work, std::move(*answer.eviction), (*room)->sites());
+  held_nodes_.insert((*room)->sites().begin(), (*room)->sites().end());
   return true;
 }
 
@@ -97,7 +101,6 @@ void Planner::would_evict(const PlannedWork& work, queueing::Eviction eviction, 
     if (goes) eviction.victims.push_back(id);
   }
   preemptions_->begin(eviction, now_);
-  held_nodes_.insert(sites.begin(), sites.end());
   std::vector<std::string> names;
   names.reserve(eviction.victims.size());
   for (const std::string& victim : eviction.victims) names.push_back(work_name(victim));

@@ -80,10 +80,11 @@ void Reconciler::Impl::place_held() {
   for (const std::string& id : ready) {
     const auto work = queued.works.find(id);
     if (work == queued.works.end() || waiting_of(work->second).empty()) {
-      queued.holds.erase(id);
+      drop_hold(id);
       continue;
     }
     if (busy(work->second)) continue;
+    ledger.state().free_room(id);
     std::map<std::string, engine::Outcome> answers;
     place_work(work->second, answers);
     if (queued.queues->phase(id) == Phase::kRunning && !queued.holds.contains(id)) {
@@ -93,7 +94,7 @@ void Reconciler::Impl::place_held() {
     // Something else came in between, such as a node that is closed now: it waits as others do, and is planned again.
     if (queued.queues->phase(id) == Phase::kHeld) queued.queues->requeue(id, clock.now());
     ++stats.plans["overtaken"];
-    queued.holds.erase(id);
+    drop_hold(id);
     for (PodRecord* record : waiting_of(work->second)) record->refused_version = 0;
     ++queued.version;
     // Whatever came in between may do so again: others are not ended for it again and again.
@@ -189,8 +190,11 @@ bool Reconciler::Impl::plan_eviction(const Work& work) {
   if (!room) return false;
   auto answer = queued.preemptions->plan(work.id, clock.now(), **room, refused_victims(work));
   if (!answer.eviction) return false;
-  const std::string site = answer.eviction->site;
-  begin_eviction(work, std::move(*answer.eviction), {site});
+  add_growth(answer.eviction->victims);
+  auto kept = (*room)->room_at(answer.eviction->site, answer.eviction->victims);
+  if (!kept) return false;
+  begin_eviction(work, std::move(*answer.eviction), {kept->node});
+  ledger.state().keep_room(work.id, std::move(*kept));
   return true;
 }
 
@@ -209,6 +213,7 @@ bool Reconciler::Impl::plan_gang_eviction(const Unit& unit, const Work& work) {
   auto answer = queued.preemptions->plan(work.id, clock.now(), **room, refused_victims(work));
   if (!answer.eviction || !(*room)->fits_without(answer.eviction->victims)) return false;
   begin_eviction(work, std::move(*answer.eviction), (*room)->sites());
+  queued.holds[work.id].sites = (*room)->sites();
   return true;
 }
 
@@ -244,7 +249,7 @@ void Reconciler::Impl::begin_eviction(const Work& work, queueing::Eviction evict
                             ? queued.queues->entitled(eviction.preemptor)
                             : queued.queues->would_be_entitled(eviction.preemptor, eviction.victims);
   add_growth(eviction.victims);
-  queued.holds[eviction.preemptor] = {sites, eviction.victims, false};
+  queued.holds[eviction.preemptor] = {{}, eviction.victims, false};
   queued.preemptions->begin(eviction, clock.now());
   for (const std::string& victim : eviction.victims) {
     if (queued.holds.contains(victim)) give_up_hold(victim, "withdrawn");  // it waited for a member, and goes itself
@@ -322,7 +327,10 @@ void Reconciler::Impl::resume_holds() {
   const Time now = clock.now();
   std::map<std::string, Hold> holds = std::exchange(queued.holds, {});
   for (auto& [id, hold] : holds) {
-    if (queued.queues->phase(id) != Phase::kWaiting) continue;
+    if (queued.queues->phase(id) != Phase::kWaiting) {
+      ledger.state().free_room(id);
+      continue;
+    }
     std::vector<std::string> left;
     for (const std::string& victim : hold.victims) {
       const bool there = queued.plain.contains(victim) || queued.queues->phase(victim) == Phase::kRunning;
@@ -397,6 +405,12 @@ void Reconciler::Impl::eviction_answered(const std::string& pod_key, const Resul
   victim_stays(victim, error.message);
 }
 
+void Reconciler::Impl::drop_hold(const std::string& id) {
+  if (!queued.holds.contains(id)) return;
+  ledger.state().free_room(id);
+  queued.holds.erase(id);
+}
+
 // Victims that were not asked to go yet stay.
 void Reconciler::Impl::give_up_hold(const std::string& id, const char* result) {
   queued.preemptions->cancel(id, clock.now());
@@ -413,7 +427,7 @@ void Reconciler::Impl::give_up_hold(const std::string& id, const char* result) {
     const auto work = queued.works.find(victim);
     if (work != queued.works.end() && work->second.core) queued.reform.insert(work->second.unit);
   }
-  queued.holds.erase(hold);
+  drop_hold(id);
 }
 
 // It may not be evicted: the plan is given up, and another one made without it.

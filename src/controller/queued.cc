@@ -89,6 +89,7 @@ void Reconciler::Impl::drop_queues() {
   const uint64_t version = queued.version;
   QueueTable table = std::move(queued.table);
   auto plain = std::move(queued.plain);
+  for (const auto& [id, hold] : queued.holds) ledger.state().free_room(id);
   queued = Queued{};
   queued.table = std::move(table);
   queued.plain = std::move(plain);
@@ -251,7 +252,7 @@ std::optional<engine::Reason> Reconciler::Impl::admit(const std::string& id, std
     if (auto reason = queues.refusal_of(id, demand, now))
       return engine::Reason{reason->code, std::move(reason->message)};
     queues.revise(id, std::move(demand), now);
-    queued.holds.erase(id);
+    drop_hold(id);
     queued.status_dirty = queued.rooms_stale = true;
     return std::nullopt;
   }
@@ -260,12 +261,12 @@ std::optional<engine::Reason> Reconciler::Impl::admit(const std::string& id, std
   queues.restate(id, std::move(demand));
   if (auto reason = queues.refusal(id, now)) {
     queues.restate(id, std::move(before));
-    queued.holds.erase(id);
+    drop_hold(id);
     return engine::Reason{reason->code, std::move(reason->message)};
   }
   queues.start(id, now);
   ++queued.started[workload->queue];
-  queued.holds.erase(id);
+  drop_hold(id);
   queued.status_dirty = queued.rooms_stale = true;
   return std::nullopt;
 }

@@ -44,7 +44,8 @@ struct Work {
   [[nodiscard]] bool one_of_gang() const { return !core && id != unit; }
 };
 
-// Room that is being made, or was made, for a work: nothing else is placed on the sites until it is placed there.
+// Room that is being made, or was made, for a work. For one pod the State keeps it (keep_room, by the work's id), so
+// the rest of its node is open; nothing else is placed on the sites of a gang until it is placed there.
 struct Hold {
   std::set<std::string> sites;
   std::vector<std::string> victims;

@@ -298,6 +298,7 @@ struct Reconciler::Impl {
   void add_growth(std::vector<std::string>& victims) const;
   void forget_refusals(const PodRecord& record);
   void resume_holds();
+  void drop_hold(const std::string& id);
   void ask_to_go(const std::string& victim, const std::string& why, const std::string& cause);
   void ask_next_to_go(const std::string& victim);
   void drop_departure(const std::string& pod_key);

@@ -158,6 +158,49 @@ TEST_F(ReconcilerQueuesTest, WhatWasFreedIsHeldForTheOneItWasFreedFor) {
   EXPECT_TRUE(cluster.gated("b5"));
 }
 
+// Room is made for all of them at once, card by card, on one node.
+TEST_F(ReconcilerQueuesTest, SeveralPlansAtATimeForOneNode) {
+  cluster.add_node("n1", 4);
+  cluster.api.put_queue("a", leaf({quota("guaranteed", 4)}));
+  cluster.api.put_queue("b", leaf({}));
+  start();
+  for (const char* name : {"b1", "b2", "b3", "b4", "b5"}) {
+    submit(name, "b");
+    cluster.run();
+  }
+  for (const char* name : {"a1", "a2", "a3", "a4"}) submit(name, "a");
+  cluster.settle();
+  EXPECT_THAT(cluster.api.evicted, ::testing::UnorderedElementsAre("b1", "b2", "b3", "b4"));
+  for (const char* name : {"a1", "a2", "a3", "a4"}) EXPECT_EQ(reason(name), "Evicting") << name;
+  submit("a5", "a");
+  cluster.run(Duration::seconds(60));
+  for (const char* name : {"a1", "a2", "a3", "a4"}) EXPECT_EQ(cluster.node_of(name), "n1") << name;
+  EXPECT_EQ(cluster.api.evicted.size(), 4U);
+  for (const char* name : {"a5", "b5"}) EXPECT_TRUE(cluster.gated(name)) << name;
+  EXPECT_EQ(cluster.controller->take_stats().plans.count("overtaken"), 0U);
+}
+
+TEST_F(ReconcilerQueuesTest, NobodyGoesForWhatFitsBesideAnotherInTheSameRoom) {
+  cluster.add_node("n1", 4);
+  cluster.add_node("n2", 1);
+  cluster.api.put_queue("a", leaf({quota("guaranteed", 5)}));
+  cluster.api.put_queue("b", leaf({}));
+  start();
+  submit("wide", "b", cards(4));
+  cluster.run();
+  submit("narrow", "b");
+  cluster.run();
+  ASSERT_EQ(cluster.node_of("narrow"), "n2");
+  submit("a1", "a", cards(3));
+  submit("a2", "a");
+  cluster.settle();
+  EXPECT_THAT(cluster.api.evicted, ElementsAre("wide"));
+  cluster.run(Duration::seconds(60));
+  EXPECT_EQ(cluster.node_of("a1"), "n1");
+  EXPECT_EQ(cluster.node_of("a2"), "n1");
+  EXPECT_EQ(cluster.node_of("narrow"), "n2");
+}
+
 TEST_F(ReconcilerQueuesTest, ADisruptionBudgetLeadsToAnotherVictim) {
   borrow();
   cluster.api.budgets.insert("b4");

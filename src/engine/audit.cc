@@ -26,6 +26,12 @@ std::string what_is_wrong(const std::vector<Holding>& holdings, const allocator:
   return {};
 }
 
+std::vector<Holding> granted_of(const std::vector<Holding>& holdings) {
+  std::vector<Holding> granted = holdings;
+  std::erase_if(granted, [](const Holding& holding) { return holding.grant->kept; });
+  return granted;
+}
+
 std::vector<std::string> oldest_first(const std::vector<Holding>& holdings) {
   std::vector<const Grant*> grants;
   for (const Holding& holding : holdings) {
@@ -49,7 +55,7 @@ DeviceUse make_use(const DeviceKey& key, const allocator::DeviceInfo* device, co
     use.node = Inventory::node_of(*device);
   }
   if (holdings == nullptr) return use;
-  for (const Holding& holding : *holdings) {
+  for (const Holding& holding : granted_of(*holdings)) {
     if (use.node.empty() && holding.grant->node) use.node = *holding.grant->node;
     use.holders.push_back({.claim_uid = holding.grant->uid,
                            .claim_key = holding.grant->claim_key,
@@ -63,7 +69,10 @@ DeviceUse make_use(const DeviceKey& key, const allocator::DeviceInfo* device, co
 
 std::vector<OverCommit> State::over_commits() const {
   std::vector<OverCommit> result;
-  for (const auto& [key, holdings] : impl_->ledger.devices()) {
+  for (const auto& [key, all] : impl_->ledger.devices()) {
+    const bool kept = std::any_of(all.begin(), all.end(), [](const Holding& holding) { return holding.grant->kept; });
+    const std::vector<Holding> granted = kept ? granted_of(all) : std::vector<Holding>();
+    const std::vector<Holding>& holdings = kept ? granted : all;
     std::string what = what_is_wrong(holdings, impl_->inventory.find(key));
     if (what.empty()) continue;
     result.push_back({.device = key, .claim_uids = oldest_first(holdings), .what = std::move(what)});
@@ -78,7 +87,8 @@ std::vector<DeviceUse> State::device_uses() const {
     uses.emplace(key, make_use(key, device, impl_->ledger.find(key)));
   }
   for (const auto& [key, holdings] : impl_->ledger.devices()) {
-    if (!uses.contains(key)) uses.emplace(key, make_use(key, nullptr, &holdings));
+    if (uses.contains(key) || granted_of(holdings).empty()) continue;
+    uses.emplace(key, make_use(key, nullptr, &holdings));
   }
   std::vector<DeviceUse> result;
   result.reserve(uses.size());

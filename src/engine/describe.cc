@@ -88,7 +88,10 @@ std::string describe_free(const DeviceInfo& device, const Ledger& ledger) {
   const allocator::Held& held = device.held;
   const auto* holdings = ledger.find(key_of_device(device));
   if (holdings != nullptr && (held.whole > 0 || held.alone > 0 || !shape.shared)) {
-    return fmt::format("nothing, {} has it alone", holdings->front().grant->holder);
+    const auto has =
+        std::find_if(holdings->begin(), holdings->end(), [](const Holding& holding) { return !holding.grant->kept; });
+    if (has == holdings->end()) return fmt::format("nothing, it is kept for {}", holdings->front().grant->holder);
+    return fmt::format("nothing, {} has it alone", has->grant->holder);
   }
   if (shape.capacities.empty()) return holdings == nullptr ? "all of it" : "nothing more to share";
   std::vector<Amount> free;

@@ -68,6 +68,18 @@ struct PlacementRequest {
   bool name_holders = true;  // a "no" names who would have to end; false: the caller says so itself
 };
 
+// Room for work that is to start when others have ended. For all requests it counts as taken, until free_room().
+struct KeptRoom {
+  std::string node;
+  std::vector<model::Allocation> allocations;  // one a claim
+  std::map<std::string, int64_t> usage = {};   // plain resources, as for upsert_pod_usage()
+  std::vector<model::HostPort> ports = {};
+  // Those that make it. What these still have of the same devices and of the node counts once, not twice: more than the
+  // larger of the two is never taken.
+  std::vector<std::string> claim_uids = {};
+  std::vector<std::string> pod_uids = {};
+};
+
 // Why a pod cannot start now. `code` is a stable word (Capacity, Selector, NodeFit, Excluded, Class, Taint, Quota ...),
 // `message` names what is short, where and by how much, and what would make it fit.
 struct Reason {
@@ -148,6 +160,11 @@ class State {
   void upsert_pod_usage(const std::string& pod_uid, const std::string& node, std::map<std::string, int64_t> usage,
                         std::vector<model::HostPort> ports = {});
   void remove_pod_usage(const std::string& pod_uid);
+
+  // id: whom it is kept for; what is known is replaced. It is no grant: over_commits() and device_uses() pass over it.
+  void keep_room(const std::string& id, KeptRoom room);
+  // Before it is placed there, or when it is not wanted any more.
+  void free_room(const std::string& id);
 
   // A workload has come: once a pod, however often it is placed. `packing` learns from it what else will come. The
   // order does not matter, nor whether nodes are known yet. What is kept is bounded: of the last 131,072 arrivals or

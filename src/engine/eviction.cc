@@ -24,6 +24,48 @@ bool all_taken(const NodeEntry& node) {
 struct RoomWithout::Inside {
   Placement placement;
   const std::map<std::string, VictimHoldings>& victims;
+
+  // Null: it may not go there, whatever ends.
+  [[nodiscard]] const NodeEntry* open_node(const std::string& site) const {
+    const auto& nodes = placement.state.inventory.nodes();
+    const auto node = nodes.find(site);
+    return node == nodes.end() || placement.bar_of(node->second) != Bar::kNone ? nullptr : &node->second;
+  }
+
+  void add(const std::string& victim, VictimHoldings& ended) const {
+    const auto holdings = victims.find(victim);
+    if (holdings == victims.end()) return;
+    const auto& [pods, claims] = holdings->second;
+    ended.pod_uids.insert(ended.pod_uids.end(), pods.begin(), pods.end());
+    ended.claim_uids.insert(ended.claim_uids.end(), claims.begin(), claims.end());
+  }
+
+  [[nodiscard]] allocator::Assumption without(const std::vector<std::string>& claim_uids) const {
+    const State::Impl& state = placement.state;
+    std::vector<const Grant*> ended;
+    for (const std::string& uid : claim_uids) {
+      if (const Grant* grant = state.ledger.find(uid); grant != nullptr) ended.push_back(grant);
+    }
+    allocator::Assumption assumption;
+    std::set<DeviceKey> touched;
+    for (const Grant* grant : ended) {
+      for (const model::DeviceResult& result : grant->results) {
+        const DeviceKey key = key_of(result);
+        const allocator::DeviceInfo* device = state.inventory.find(key);
+        const std::vector<Holding>* holdings = state.ledger.find(key);
+        if (device == nullptr || holdings == nullptr || !touched.insert(key).second) continue;
+        assumption.instead.emplace_back(device, held_by(*holdings, *device->shape, ended));
+      }
+    }
+    return assumption;
+  }
+
+  bool fits(const std::string& site, const VictimHoldings& ended) {
+    const NodeEntry* node = open_node(site);
+    if (node == nullptr || !placement.plainly_fits_without(*node, ended.pod_uids)) return false;
+    const auto fit = placement.devices_fit(*node, without(ended.claim_uids));
+    return fit && *fit;
+  }
 };
 
 RoomWithout::RoomWithout(std::unique_ptr<Inside> inside) : inside_(std::move(inside)) {}
@@ -37,34 +79,9 @@ Result<std::unique_ptr<RoomWithout>> RoomWithout::make(const State& state, const
 }
 
 bool RoomWithout::fits(const std::string& site, const std::vector<const queueing::Victim*>& gone) {
-  Placement& placement = inside_->placement;
-  const State::Impl& state = placement.state;
-  const auto node = state.inventory.nodes().find(site);
-  if (node == state.inventory.nodes().end() || placement.bar_of(node->second) != Bar::kNone) return false;
-  std::vector<std::string> pods;
-  std::vector<const Grant*> ended;
-  for (const queueing::Victim* victim : gone) {
-    const auto holdings = inside_->victims.find(victim->id);
-    if (holdings == inside_->victims.end()) continue;
-    pods.insert(pods.end(), holdings->second.pod_uids.begin(), holdings->second.pod_uids.end());
-    for (const std::string& uid : holdings->second.claim_uids) {
-      if (const Grant* grant = state.ledger.find(uid); grant != nullptr) ended.push_back(grant);
-    }
-  }
-  if (!placement.plainly_fits_without(node->second, pods)) return false;
-  allocator::Assumption assumption;
-  std::set<DeviceKey> touched;
-  for (const Grant* grant : ended) {
-    for (const model::DeviceResult& result : grant->results) {
-      const DeviceKey key = key_of(result);
-      const allocator::DeviceInfo* device = state.inventory.find(key);
-      const std::vector<Holding>* holdings = state.ledger.find(key);
-      if (device == nullptr || holdings == nullptr || !touched.insert(key).second) continue;
-      assumption.instead.emplace_back(device, held_by(*holdings, *device->shape, ended));
-    }
-  }
-  const auto fit = placement.devices_fit(node->second, assumption);
-  return fit && *fit;
+  VictimHoldings ended;
+  for (const queueing::Victim* victim : gone) inside_->add(victim->id, ended);
+  return inside_->fits(site, ended);
 }
 
 std::optional<std::string> RoomWithout::room_now() {
@@ -74,6 +91,39 @@ std::optional<std::string> RoomWithout::room_now() {
     if (fits(name, {})) return name;
   }
   return std::nullopt;
+}
+
+bool RoomWithout::room_later() {
+  const State::Impl& state = inside_->placement.state;
+  std::set<std::string> looked;
+  for (const std::string& id : state.spacious) {
+    const std::string& site = state.rooms.at(id).node;
+    if (!looked.insert(site).second) continue;
+    VictimHoldings ended;
+    for (const auto& [other, room] : state.rooms) {
+      if (room.node != site) continue;
+      ended.pod_uids.insert(ended.pod_uids.end(), room.pod_uids.begin(), room.pod_uids.end());
+      ended.claim_uids.insert(ended.claim_uids.end(), room.claim_uids.begin(), room.claim_uids.end());
+    }
+    if (inside_->fits(site, ended)) return true;
+  }
+  return false;
+}
+
+std::optional<KeptRoom> RoomWithout::room_at(const std::string& site, const std::vector<std::string>& gone) {
+  Placement& placement = inside_->placement;
+  VictimHoldings ended;
+  for (const std::string& victim : gone) inside_->add(victim, ended);
+  const NodeEntry* node = inside_->open_node(site);
+  if (node == nullptr || !placement.plainly_fits_without(*node, ended.pod_uids)) return std::nullopt;
+  SeededRandom names(1);  // of shares that nobody sees
+  auto allocations = placement.allocations_on(*node, inside_->without(ended.claim_uids), names);
+  if (!allocations || !*allocations) return std::nullopt;
+  KeptRoom room{.node = site, .allocations = std::move(**allocations), .usage = placement.needs};
+  room.ports = placement.ports;
+  room.claim_uids = std::move(ended.claim_uids);
+  room.pod_uids = std::move(ended.pod_uids);
+  return room;
 }
 
 }  // namespace heddle::engine

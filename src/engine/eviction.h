@@ -31,6 +31,11 @@ class RoomWithout final : public queueing::FitOracle {
   [[nodiscard]] bool fits(const std::string& site, const std::vector<const queueing::Victim*>& gone) override;
   // The first node by name.
   [[nodiscard]] std::optional<std::string> room_now() override;
+  // Of the rooms that are kept (State::keep_room). Cost: that of fits() on each node where more is left than is kept.
+  [[nodiscard]] bool room_later() override;
+
+  // What is to be kept for it at the site, where it fits when these have gone. Nothing: it does not.
+  [[nodiscard]] std::optional<KeptRoom> room_at(const std::string& site, const std::vector<std::string>& gone);
 
  private:
   struct Inside;

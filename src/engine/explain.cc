@@ -188,6 +188,7 @@ class Explainer {
         const auto* holdings = placement_.state.ledger.find(key_of_device(*device));
         if (holdings == nullptr) continue;
         for (const Holding& holding : *holdings) {
+          if (holding.grant->kept) continue;
           if (std::find(grants.begin(), grants.end(), holding.grant) == grants.end()) grants.push_back(holding.grant);
         }
       }

@@ -132,7 +132,7 @@ bool Placement::plainly_fits_without(const NodeEntry& node, const std::vector<st
   for (const std::string& uid : uids) {
     const auto known = state.pods.find(uid);
     if (known == state.pods.end() || known->second.node != node.view.node) continue;
-    ++pods;
+    pods += known->second.pods;
     for (const auto& [resource, amount] : known->second.usage) ended[resource] += amount;
   }
   const auto roomy = [&](const std::string& resource, int64_t needed, int64_t used) {

@@ -16,6 +16,20 @@ std::string holder_of(const model::ResourceClaim& claim) {
   return claim.meta.key();
 }
 
+// No claim is called so.
+std::string kept_uid(const std::string& id) {
+  return "kept for " + id;
+}
+
+void add_results(const model::Allocation& allocation, Grant& grant) {
+  const std::vector<Tenant> tenants = tenants_of(allocation);
+  for (size_t i = 0; i < tenants.size(); ++i) {
+    if (allocation.results[i].admin_access) continue;
+    grant.results.push_back(allocation.results[i]);
+    grant.tenants.push_back(tenants[i]);
+  }
+}
+
 Grant make_grant(const model::ResourceClaim& claim) {
   Grant grant;
   grant.uid = claim.meta.uid;
@@ -23,12 +37,7 @@ Grant make_grant(const model::ResourceClaim& claim) {
   grant.holder = holder_of(claim);
   grant.since = claim.allocation->timestamp;
   grant.node = model::allocated_node(*claim.allocation);
-  const std::vector<Tenant> tenants = tenants_of(*claim.allocation);
-  for (size_t i = 0; i < tenants.size(); ++i) {
-    if (claim.allocation->results[i].admin_access) continue;
-    grant.results.push_back(claim.allocation->results[i]);
-    grant.tenants.push_back(tenants[i]);
-  }
+  add_results(*claim.allocation, grant);
   return grant;
 }
 
@@ -49,7 +58,29 @@ std::vector<DeviceKey> Ledger::upsert(const model::ResourceClaim& claim) {
   const Grant* known = find(claim.meta.uid);
   if (known != nullptr && same(*known, grant)) return {};
   std::vector<DeviceKey> changed = remove(claim.meta.uid);
-  Grant& stored = grants_[claim.meta.uid];
+  put(std::move(grant), changed);
+  return changed;
+}
+
+std::vector<DeviceKey> Ledger::keep(const std::string& id, const KeptRoom& room) {
+  Grant grant;
+  grant.uid = kept_uid(id);
+  grant.holder = id;
+  grant.node = room.node;
+  grant.kept = true;
+  grant.made_by = room.claim_uids;
+  for (const model::Allocation& allocation : room.allocations) add_results(allocation, grant);
+  std::vector<DeviceKey> changed = unkeep(id);
+  put(std::move(grant), changed);
+  return changed;
+}
+
+std::vector<DeviceKey> Ledger::unkeep(const std::string& id) {
+  return remove(kept_uid(id));
+}
+
+void Ledger::put(Grant grant, std::vector<DeviceKey>& changed) {
+  Grant& stored = grants_[grant.uid];
   stored = std::move(grant);
   count_shares(stored, 1);
   for (size_t i = 0; i < stored.results.size(); ++i) {
@@ -60,7 +91,6 @@ std::vector<DeviceKey> Ledger::upsert(const model::ResourceClaim& claim) {
     holdings.insert(place, {&stored, &stored.results[i], &stored.tenants[i]});
     changed.push_back(key);
   }
-  return changed;
 }
 
 std::vector<DeviceKey> Ledger::remove(const std::string& uid) {
@@ -80,6 +110,7 @@ std::vector<DeviceKey> Ledger::remove(const std::string& uid) {
 }
 
 void Ledger::count_shares(const Grant& grant, int64_t sign) {
+  if (grant.kept) return;  // nobody runs there yet
   for (size_t i = 0; i < grant.results.size(); ++i) {
     if (!grant.results[i].share_id.empty()) count(grant.tenants[i], sign, crowd_);
   }
@@ -95,11 +126,37 @@ const std::vector<Holding>* Ledger::find(const DeviceKey& device) const {
   return found == devices_.end() ? nullptr : &found->second;
 }
 
+namespace {
+
+// A share that does not say what it takes is counted as all: too much is safe, too little grants twice.
+allocator::Amount taken_of(const model::DeviceResult& share, const allocator::CapacityInfo& capacity) {
+  const auto& consumed = share.consumed_capacity;
+  if (consumed.empty()) return capacity.value;
+  const auto found = consumed.find(capacity.name);
+  return found == consumed.end() ? 0 : allocator::amount_of(found->second).value_or(capacity.value);
+}
+
+}  // namespace
+
 allocator::Held held_by(const std::vector<Holding>& holdings, const allocator::Shape& shape,
                         const std::vector<const Grant*>& without) {
   allocator::Held held;
+  const auto ended = [&](const Holding& holding) {
+    return std::find(without.begin(), without.end(), holding.grant) != without.end();
+  };
+  // What of a room that is kept its makers still have: it is counted with them.
+  const auto still_had = [&](const Grant& room, const allocator::CapacityInfo& capacity) {
+    allocator::Amount had = 0;
+    for (const Holding& other : holdings) {
+      const auto& makers = room.made_by;
+      if (other.result->share_id.empty() || ended(other)) continue;
+      if (std::find(makers.begin(), makers.end(), other.grant->uid) == makers.end()) continue;
+      had += taken_of(*other.result, capacity);
+    }
+    return had;
+  };
   for (const Holding& holding : holdings) {
-    if (std::find(without.begin(), without.end(), holding.grant) != without.end()) continue;
+    if (ended(holding)) continue;
     if (holding.result->share_id.empty()) {
       ++held.whole;
       continue;
@@ -109,18 +166,11 @@ allocator::Held held_by(const std::vector<Holding>& holdings, const allocator::S
     held.used.resize(shape.capacities.size());
     bool alone = false;
     for (size_t i = 0; i < shape.capacities.size(); ++i) {
-      const auto& consumed = holding.result->consumed_capacity;
-      const auto found = consumed.find(shape.capacities[i].name);
-      // A share that does not say what it takes is counted as all: too much is safe, too little grants twice.
-      const bool unknown = consumed.empty() || (found != consumed.end() && !allocator::amount_of(found->second));
-      allocator::Amount amount = 0;
-      if (unknown) {
-        amount = shape.capacities[i].value;
-      } else if (found != consumed.end()) {
-        amount = *allocator::amount_of(found->second);
-      }
+      const allocator::CapacityInfo& capacity = shape.capacities[i];
+      allocator::Amount amount = taken_of(*holding.result, capacity);
+      alone = alone || (static_cast<int32_t>(i) == shape.alone && amount >= capacity.value);
+      if (holding.grant->kept) amount = std::max<allocator::Amount>(amount - still_had(*holding.grant, capacity), 0);
       held.used[i] += amount;
-      alone = alone || (static_cast<int32_t>(i) == shape.alone && amount >= shape.capacities[i].value);
     }
     held.alone += alone ? 1 : 0;
   }

@@ -21,6 +21,9 @@ struct Grant {
   std::optional<std::string> node;
   std::vector<model::DeviceResult> results;  // without admin access, which holds nothing
   std::vector<Tenant> tenants = {};          // by result
+  // No claim has it: room that is kept, and the grants that make it. What these still have of a device counts once.
+  bool kept = false;
+  std::vector<std::string> made_by = {};  // uids
 };
 
 struct Holding {
@@ -34,6 +37,9 @@ class Ledger {
   // The devices whose holdings changed. Nothing when the claim says what it said before.
   std::vector<DeviceKey> upsert(const model::ResourceClaim& claim);
   std::vector<DeviceKey> remove(const std::string& uid);
+  // Room that is kept for this one; none is.
+  std::vector<DeviceKey> keep(const std::string& id, const KeptRoom& room);
+  std::vector<DeviceKey> unkeep(const std::string& id);
 
   [[nodiscard]] const Grant* find(const std::string& uid) const;
   // By device; empty lists are not kept. Holdings are in the order of claim uids.
@@ -44,6 +50,7 @@ class Ledger {
 
  private:
   void count_shares(const Grant& grant, int64_t sign);
+  void put(Grant grant, std::vector<DeviceKey>& changed);
 
   std::map<std::string, Grant> grants_;  // by uid
   std::map<DeviceKey, std::vector<Holding>> devices_;

@@ -318,6 +318,20 @@ Result<bool> Placement::devices_fit(const NodeEntry& node, const Assumption& ass
   return solution != nullptr;
 }
 
+Result<std::optional<std::vector<model::Allocation>>> Placement::allocations_on(const NodeEntry& node,
+                                                                                const Assumption& assumption,
+                                                                                SeededRandom& random) {
+  HEDDLE_TRY(const allocator::Solution* solution, solve_on(*this, node, assumption));
+  if (solution == nullptr) return std::optional<std::vector<model::Allocation>>();
+  std::vector<model::Allocation> allocations;
+  for (size_t i = 0; i < claims.size(); ++i) {
+    HEDDLE_TRY(model::Allocation allocation,
+               allocator::make_allocation(claims[i], *solution, i, node.view.node, random, state.options));
+    allocations.push_back(std::move(allocation));
+  }
+  return std::optional(std::move(allocations));
+}
+
 Result<RequestOutlook> outlook_of(const NodeEntry& node, Alternative& alternative, const allocator::Policy& policy,
                                   const Assumption& assumption) {
   RequestOutlook outlook;

@@ -30,11 +30,25 @@ void State::Impl::charge_pod(const std::string& uid, const PodUsage& usage, int6
   const auto node = inventory.nodes().find(usage.node);
   if (node == inventory.nodes().end()) return;
   inventory.touch(node->second);
-  node->second.pods += sign;
+  node->second.pods += sign * usage.pods;
   for (const auto& [resource, amount] : usage.usage) node->second.used[resource] += sign * amount;
   if (usage.ports.empty()) return;
   if (sign > 0) node->second.ports[uid] = usage.ports;
   if (sign < 0) node->second.ports.erase(uid);
+}
+
+void State::Impl::put_pod(const std::string& uid, PodUsage usage) {
+  drop_pod(uid);
+  pods_of_node[usage.node].insert(uid);
+  charge_pod(uid, pods[uid] = std::move(usage), 1);
+}
+
+void State::Impl::drop_pod(const std::string& uid) {
+  const auto known = pods.find(uid);
+  if (known == pods.end()) return;
+  charge_pod(uid, known->second, -1);
+  leave_node(uid, known->second.node);
+  pods.erase(known);
 }
 
 State::State(std::string managed_driver) : impl_(std::make_unique<Impl>(std::move(managed_driver))) {}
@@ -104,25 +118,20 @@ void State::remove_claim(const std::string& uid) {
 
 void State::upsert_pod_usage(const std::string& pod_uid, const std::string& node, std::map<std::string, int64_t> usage,
                              std::vector<model::HostPort> ports) {
-  PodUsage& known = impl_->pods[pod_uid];
-  const bool is_new = known.node.empty();
-  if (!is_new && known.node == node && known.usage == usage && known.ports == ports) return;
-  if (!is_new) {
-    impl_->charge_pod(pod_uid, known, -1);
-    impl_->leave_node(pod_uid, known.node);
+  const auto known = impl_->pods.find(pod_uid);
+  if (known != impl_->pods.end()) {
+    const PodUsage& before = known->second;
+    if (before.node == node && before.usage == usage && before.ports == ports) return;
     ++impl_->generation;
   }
-  known = {node, std::move(usage), std::move(ports)};
-  impl_->pods_of_node[node].insert(pod_uid);
-  impl_->charge_pod(pod_uid, known, 1);
+  impl_->put_pod(pod_uid, {node, std::move(usage), std::move(ports)});
+  impl_->settle_rooms_of(pod_uid);
 }
 
 void State::remove_pod_usage(const std::string& pod_uid) {
-  const auto known = impl_->pods.find(pod_uid);
-  if (known == impl_->pods.end()) return;
-  impl_->charge_pod(pod_uid, known->second, -1);
-  impl_->leave_node(pod_uid, known->second.node);
-  impl_->pods.erase(known);
+  if (!impl_->pods.contains(pod_uid)) return;
+  impl_->drop_pod(pod_uid);
+  impl_->settle_rooms_of(pod_uid);
   ++impl_->generation;
 }
 

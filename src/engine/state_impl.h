@@ -21,6 +21,7 @@ struct PodUsage {
   std::string node;
   std::map<std::string, int64_t> usage;
   std::vector<model::HostPort> ports;
+  int64_t pods = 1;  // as how many it counts
 };
 
 struct State::Impl {
@@ -29,6 +30,11 @@ struct State::Impl {
   void index_extended_resources();
   void leave_node(const std::string& uid, const std::string& node);
   void charge_pod(const std::string& uid, const PodUsage& usage, int64_t sign);
+  void put_pod(const std::string& uid, PodUsage usage);
+  void drop_pod(const std::string& uid);
+  // What is kept on a node beside what those still have that make the room.
+  void settle_room(const std::string& id);
+  void settle_rooms_of(const std::string& pod_uid);
 
   std::string managed_driver;
   allocator::Options options;
@@ -40,6 +46,9 @@ struct State::Impl {
   std::set<std::string> extended_resources;  // that classes stand for
   std::map<std::string, PodUsage> pods;
   std::map<std::string, std::set<std::string>> pods_of_node;  // whether the node is known or not
+  std::map<std::string, KeptRoom> rooms;                      // by whom they are kept for
+  std::map<std::string, std::set<std::string>> making;        // pod -> rooms that it makes
+  std::set<std::string> spacious;                             // rooms whose makers leave more devices than are kept
   uint64_t generation = 1;
   Packing packing;
 };
@@ -100,6 +109,9 @@ struct Placement {
   // What the solver is told in place of the assumption, so that such requests get whole modules; nothing: the same.
   [[nodiscard]] std::optional<allocator::Assumption> seen_on(const NodeEntry& node,
                                                              const allocator::Assumption& assumption) const;
+  // One a claim; nothing: they do not fit.
+  [[nodiscard]] Result<std::optional<std::vector<model::Allocation>>> allocations_on(
+      const NodeEntry& node, const allocator::Assumption& assumption, SeededRandom& random);
 };
 
 // request is borrowed.

@@ -26,9 +26,11 @@
 // touches no E of p or above, for its victims are borrowed or entitled with less priority; R2 raises B(p) and touches E
 // not at all and no B of p or above; a start without victims raises one number and lowers none; and the room that
 // victims leave in a guarantee only turns borrowed work into entitled. Each decision raises the word, and the words are
-// finite, for no number exceeds the number of workloads. What was freed is held for P (Queues::hold) until it starts,
-// so nothing else takes it in between. A plan of what runs lowers the word, and there is one for each part that is
-// lost, which is an event from outside. preemption_model_test.cc walks through every order of events of small worlds.
+// finite, for no number exceeds the number of workloads. What was freed is held for P (Queues::hold; the devices and
+// what else P needs of the node, no more) until it starts, so nothing else takes it in between: a plan counts what
+// earlier ones hold as taken and their victims as there, so each finds its room whichever victims go first. A plan of
+// what runs lowers the word, and there is one for each part that is lost, which is an event from outside.
+// preemption_model_test.cc walks through every order of events of small worlds.
 //
 // Cost: plan() O(victims + calls of the oracle); for one site one call a victim looked at and one a victim chosen, for
 // several sites O(log victims + chosen * log victims) calls.
@@ -72,10 +74,14 @@ class FitOracle {
   // One site is enough for the preemptor (a single pod); else it may need several (a gang).
   [[nodiscard]] virtual bool single_site() const = 0;
   // Whether the preemptor has room, quota apart, when these have gone; at this site, for single_site(). Monotone: with
-  // more gone it fits as well. Devices held for others count as taken.
+  // more gone it fits as well. What is held for others counts as taken, device by device: what is left of a site may
+  // be planned for another preemptor at once.
   [[nodiscard]] virtual bool fits(const std::string& site, const std::vector<const Victim*>& gone) = 0;
   // For single_site(): a site where it fits as things are, if there is one. Asked where only quota is short.
   [[nodiscard]] virtual std::optional<std::string> room_now() { return std::nullopt; }
+  // For single_site(): whether it fits once those have gone that leave for others already, beside what is held for
+  // these: then nobody has to go for it.
+  [[nodiscard]] virtual bool room_later() { return false; }
 };
 
 struct Eviction {
@@ -96,8 +102,8 @@ class Preemptions {
 
   // --- plans ---
   // Nothing changes. refused: victims that may not be taken this time, such as those of a disruption budget. Reasons as
-  // values: Fits (nobody has to go), NoVictims (nobody may be evicted for it, or not enough), or the quota that stands
-  // in the way even then.
+  // values: Fits (nobody has to go), Leaving (enough leave already), NoVictims (nobody may be evicted for it, or not
+  // enough), or the quota that stands in the way even then.
   struct Answer {
     std::optional<Eviction> eviction;
     std::optional<Reason> reason;  // with no eviction

@@ -12,9 +12,6 @@ namespace heddle::queueing {
 namespace {
 
 constexpr int64_t kCard = 1000;
-constexpr int64_t kSites = 2;
-constexpr int64_t kCardsASite = 2;
-
 struct Job {
   std::string queue;
   int64_t cards = 1;
@@ -25,8 +22,10 @@ struct Job {
 };
 
 struct Scene {
-  std::map<std::string, int64_t> guaranteed;
-  std::vector<Job> jobs;
+  int64_t sites = 2;
+  int64_t cards_a_site = 2;
+  std::map<std::string, int64_t> guaranteed = {};
+  std::vector<Job> jobs = {};
 };
 
 // What can happen: a decision of ours; a victim goes; a victim is refused; a job ends; a job arrives; a card of a gang
@@ -44,7 +43,10 @@ class World final : public FitOracle {
     config.meters = {
         {.name = "cards", .kind = Meter::Kind::kDevices, .device_class = {}, .vendor = {}, .model = {}, .shape = {}}};
     config.queues = {{.name = "root", .parent = "", .weight = 1, .quotas = {}}};
-    config.queues[0].quotas["cards"].guaranteed = kSites * kCardsASite * kCard;
+    config.queues[0].quotas["cards"].guaranteed = setup.sites * setup.cards_a_site * kCard;
+    for (int64_t site = 0; site < setup.sites; ++site) {
+      for (int64_t card = 0; card < setup.cards_a_site; ++card) there_[name_of(site)].insert(card);
+    }
     for (const auto& [name, cards] : setup.guaranteed) {
       config.queues.push_back({.name = name, .parent = "root", .weight = 1, .quotas = {}});
       config.queues.back().quotas["cards"].guaranteed = cards * kCard;
@@ -73,9 +75,10 @@ class World final : public FitOracle {
         break;
       case Event::Kind::kBreak: {
         Place& place = places_.at(event.id);
-        --place.begin()->second;
-        --capacity_.at(place.begin()->first);
-        if (place.begin()->second == 0) place.erase(place.begin());
+        auto& [site, cards] = *place.begin();
+        there_.at(site).erase(*cards.begin());
+        cards.erase(cards.begin());
+        if (cards.empty()) place.erase(place.begin());
         ++lost_[event.id];
         break;
       }
@@ -131,17 +134,30 @@ class World final : public FitOracle {
       const auto phase = queues_->phase(id);
       out += phase ? std::to_string(static_cast<int>(*phase)) : "-";
       if (!places_.contains(id)) out += "?";
-      for (const auto& [site, cards] : places_.contains(id) ? places_.at(id) : Place()) {
-        out += site + "x" + std::to_string(cards);
-      }
+      out += text_of(places_, id);
       if (lost_.contains(id)) out += "l" + std::to_string(lost_.at(id));
-      if (coming_.contains(id)) out += "c";
+      if (coming_.contains(id)) out += "c" + text_of(coming_, id);
       out += queues_->entitled(id) ? "e " : "b ";
     }
     return out;
   }
 
-  void check() const { EXPECT_THAT(queues_->violations(), testing::ElementsAre()); }
+  // No card is for two, but for what leaves and the one that it leaves for.
+  void check() const {
+    EXPECT_THAT(queues_->violations(), testing::ElementsAre());
+    std::map<std::pair<std::string, int64_t>, std::string> takers;
+    for (const auto* places : {&places_, &coming_}) {
+      for (const auto& [id, place] : *places) {
+        if (queues_->phase(id) == Phase::kLeaving) continue;
+        for (const auto& [site, cards] : place) {
+          for (const int64_t card : cards) {
+            const auto [taker, alone] = takers.emplace(std::pair(site, card), id);
+            EXPECT_TRUE(alone) << id << " and " << taker->second << " have one card: " << state();
+          }
+        }
+      }
+    }
+  }
 
   // Nothing is under way, and nothing can be decided: then no entitled job waits that could have a site.
   void check_end() {
@@ -150,12 +166,12 @@ class World final : public FitOracle {
       const Job& job = job_of(id);
       int64_t together = 0;
       int64_t most = 0;
-      for (int64_t s = 0; s < kSites; ++s) {
-        int64_t free = capacity_.at(name_of(s));
+      for (const auto& [site, there] : there_) {
+        auto free = static_cast<int64_t>(there.size());
         for (const auto& [other, place] : places_) {
           const bool takes = queues_->entitled(other) || job_of(other).queue == job.queue || refused().contains(other);
-          const auto here = place.find(name_of(s));
-          if (takes && here != place.end()) free -= here->second;
+          const auto here = place.find(site);
+          if (takes && here != place.end()) free -= static_cast<int64_t>(here->second.size());
         }
         together += free;
         most = std::max(most, free);
@@ -177,35 +193,53 @@ class World final : public FitOracle {
     std::set<std::string> without;
     for (const Victim* victim : gone) without.insert(victim->id);
     int64_t together = 0;
-    for (int64_t s = 0; s < kSites; ++s) together += free_at(name_of(s), without);
-    return (asks_->gang ? together : free_at(site, without)) >= asks_->cards;
+    for (const auto& [other, there] : there_) together += std::ssize(free_at(other, without));
+    return (asks_->gang ? together : std::ssize(free_at(site, without))) >= asks_->cards;
+  }
+  [[nodiscard]] bool room_later() override {
+    const std::vector<std::string> leaving = in(Phase::kLeaving);
+    return place_of(*asks_, {leaving.begin(), leaving.end()}).has_value();
   }
 
  private:
-  using Place = std::map<std::string, int64_t>;  // cards by site
+  using Cards = std::set<int64_t>;
+  using Place = std::map<std::string, Cards>;  // by site
 
   [[nodiscard]] static std::string name_of(int64_t site) { return "n" + std::to_string(site); }
   [[nodiscard]] const Job& job_of(const std::string& id) const { return setup_.jobs[static_cast<size_t>(id[1] - '0')]; }
-  [[nodiscard]] int64_t free_at(const std::string& site, const std::set<std::string>& without = {}) const {
-    int64_t free = capacity_.at(site);
+  [[nodiscard]] static std::string text_of(const std::map<std::string, Place>& places, const std::string& id) {
+    std::string out;
+    for (const auto& [site, cards] : places.contains(id) ? places.at(id) : Place()) {
+      out += site + "x";
+      for (const int64_t card : cards) out += std::to_string(card);
+    }
+    return out;
+  }
+  [[nodiscard]] Cards free_at(const std::string& site, const std::set<std::string>& without = {}) const {
+    Cards free = there_.at(site);
     for (const auto* places : {&places_, &coming_}) {
       for (const auto& [id, place] : *places) {
         const auto here = place.find(site);
-        if (here != place.end() && !without.contains(id)) free -= here->second;
+        if (here == place.end() || without.contains(id)) continue;
+        for (const int64_t card : here->second) free.erase(card);
       }
     }
     return free;
+  }
+  static Cards first_of(const Cards& cards, int64_t count) {
+    return {cards.begin(), std::next(cards.begin(), std::min<int64_t>(count, std::ssize(cards)))};
   }
 
   // Where it goes when these have gone; nothing: nowhere.
   [[nodiscard]] std::optional<Place> place_of(const Job& job, const std::set<std::string>& without) const {
     Place place;
     int64_t left = job.cards;
-    for (int64_t s = 0; s < kSites && left > 0; ++s) {
-      const int64_t free = free_at(name_of(s), without);
-      if (job.gang && free > 0) place[name_of(s)] = std::min(free, left);
-      if (job.gang) left -= std::max<int64_t>(std::min(free, left), 0);
-      if (!job.gang && free >= left) return Place{{name_of(s), left}};
+    for (const auto& [site, there] : there_) {
+      const Cards free = first_of(free_at(site, without), left);
+      if (!job.gang && std::ssize(free) == left) return Place{{site, free}};
+      if (!job.gang || free.empty()) continue;
+      place[site] = free;
+      left -= std::ssize(free);
     }
     return job.gang && left == 0 ? std::optional(place) : std::nullopt;
   }
@@ -217,7 +251,7 @@ class World final : public FitOracle {
 
   // What a running gang has lost is there again.
   void mend(const std::string& id, const Place& place) {
-    for (const auto& [site, cards] : place) places_[id][site] += cards;
+    for (const auto& [site, cards] : place) places_[id][site].insert(cards.begin(), cards.end());
     lost_.erase(id);
     start(id);
   }
@@ -313,10 +347,12 @@ class World final : public FitOracle {
       std::vector<std::string>& victims = answer.eviction->victims;
       add_growth(victims);
       const std::set<std::string> without(victims.begin(), victims.end());
-      auto place =
-          asks_->gang ? place_of(*asks_, without) : std::optional(Place{{answer.eviction->site, asks_->cards}});
-      EXPECT_TRUE(place) << "a plan makes room";
-      if (!place) return false;
+      const std::string& site = answer.eviction->site;
+      auto place = asks_->gang ? place_of(*asks_, without)
+                               : std::optional(Place{{site, first_of(free_at(site, without), asks_->cards)}});
+      const bool roomy = place && (asks_->gang || std::ssize(place->at(site)) == asks_->cards);
+      EXPECT_TRUE(roomy) << "a plan makes room";
+      if (!roomy) return false;
       begin(*answer.eviction);
       places_[id] = *std::move(place);
       return true;
@@ -328,7 +364,7 @@ class World final : public FitOracle {
   std::optional<Queues> queues_;
   std::optional<Preemptions> preemptions_;
   std::map<std::string, Place> places_;  // of what runs, leaves or is held
-  std::map<std::string, int64_t> capacity_ = {{"n0", kCardsASite}, {"n1", kCardsASite}};
+  Place there_;                          // cards that there are
   std::map<std::string, int64_t> lost_;  // cards of gangs that run
   std::map<std::string, Place> coming_;  // where room is being made for them
   std::set<std::string> refused_;
@@ -400,6 +436,8 @@ class Walk {
 struct Cast {
   bool gangs = false;
   bool some_never_preempt = false;
+  int64_t sites = 2;
+  int64_t cards_a_site = 2;
 };
 void walk_through(Cast cast, uint64_t seeds, int64_t least_steps, int64_t least_ends) {
   int64_t steps = 0;
@@ -407,8 +445,8 @@ void walk_through(Cast cast, uint64_t seeds, int64_t least_steps, int64_t least_
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     SCOPED_TRACE(seed);
     SeededRandom random(seed);
-    Scene setup;
-    const auto total = kSites * kCardsASite;
+    Scene setup{.sites = cast.sites, .cards_a_site = cast.cards_a_site};
+    const auto total = cast.sites * cast.cards_a_site;
     setup.guaranteed["a"] = static_cast<int64_t>(random.below(static_cast<uint64_t>(total) + 1));
     setup.guaranteed["b"] =
         static_cast<int64_t>(random.below(static_cast<uint64_t>(total - setup.guaranteed["a"]) + 1));
@@ -442,6 +480,11 @@ void walk_through(Cast cast, uint64_t seeds, int64_t least_steps, int64_t least_
 
 TEST(PreemptionModelTest, EveryOrderOfEventsEnds) {
   walk_through({}, 150, 3000, 300);
+}
+
+// Several plans at a time for one site.
+TEST(PreemptionModelTest, EveryOrderOfEventsEndsOnOneSite) {
+  walk_through({.sites = 1, .cards_a_site = 4}, 100, 2000, 200);
 }
 
 TEST(PreemptionModelTest, EveryOrderOfEventsEndsWithGangs) {

@@ -240,6 +240,7 @@ class Simulation {
     }
     for (const std::string& id : ready) {
       Unit& unit = units_.at(id);
+      state_.free_room(id);
       HEDDLE_CHECK_OK(try_start(unit, now));
       if (queues_->phase(id) == Phase::kHeld) queues_->requeue(id, now);
       if (holds_.erase(id) == 0) continue;
@@ -509,7 +510,9 @@ class Simulation {
       const engine::PlacementRequest request = request_of(unit, 0, closed);
       HEDDLE_TRY(const auto room, engine::RoomWithout::make(state_, request, holdings_));
       eviction = preemptions_->plan(id, now, *room).eviction;
-      if (eviction) hold.nodes.insert(eviction->site);
+      auto kept = eviction ? room->room_at(eviction->site, eviction->victims) : std::nullopt;
+      if (!kept) return false;
+      state_.keep_room(id, std::move(*kept));
     } else {
       GangRoom room(*this, unit, closed);
       eviction = preemptions_->plan(id, now, room).eviction;

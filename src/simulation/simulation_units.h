@@ -89,7 +89,7 @@ struct Kept {
 };
 
 struct Hold {
-  std::set<std::string> nodes;
+  std::set<std::string> nodes;  // of a gang; for one pod the State keeps the room
   bool ready = false;
 };
 
