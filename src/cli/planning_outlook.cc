@@ -68,7 +68,11 @@ bool Planner::plan_eviction(const PlannedWork& work) {
     auto room = engine::RoomWithout::make(ledger_.state(), asked.request, holdings_);
     if (!room) return false;
     auto answer = preemptions_->plan(work.id, now_, **room);
-    if (!answer.eviction) return false;
+    if (!answer.eviction) {
+      auto guest = answer.reason && answer.reason->code == queueing::kLeaving ? (*room)->later_room() : std::nullopt;
+      if (guest) ledger_.state().keep_room(work.id, *std::move(guest));
+      return guest.has_value();
+    }
     auto kept = (*room)->room_at(answer.eviction->site, answer.eviction->victims);
     if (!kept) return false;
     would_evict(work, std::move(*answer.eviction), {kept->node});

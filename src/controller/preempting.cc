@@ -163,10 +163,13 @@ void Reconciler::Impl::plan_evictions(const std::vector<std::string>& without_ro
     if (++plans > kPlansAPass) {
       pass_due = true;
       wake_at(clock.monotonic_nanos() + options.first_backoff.nanos, {});
-      return;
+      break;
     }
     work.planned_version = placement_version();
     if (!plan_eviction(work)) in_vain.insert(like);
+  }
+  for (const std::string& id : without_room) {  // guests in the room of others
+    if (!queued.holds.contains(id)) ledger.state().free_room(id);
   }
 }
 
@@ -176,6 +179,7 @@ bool Reconciler::Impl::lost_a_member(const Work& work) {
   return !queued.queues->refusal_of(work.id, workload_of(work).workload.portions, clock.now());
 }
 
+// Whether room will be there for it.
 bool Reconciler::Impl::plan_eviction(const Work& work) {
   const Unit* unit = units.find(work.unit);
   if (unit != nullptr && unit->gang) return plan_gang_eviction(*unit, work);
@@ -189,7 +193,11 @@ bool Reconciler::Impl::plan_eviction(const Work& work) {
   auto room = engine::RoomWithout::make(ledger.state(), request, queued.holdings);
   if (!room) return false;
   auto answer = queued.preemptions->plan(work.id, clock.now(), **room, refused_victims(work));
-  if (!answer.eviction) return false;
+  if (!answer.eviction) {
+    auto guest = answer.reason && answer.reason->code == queueing::kLeaving ? (*room)->later_room() : std::nullopt;
+    if (guest) ledger.state().keep_room(work.id, *std::move(guest));
+    return guest.has_value();
+  }
   add_growth(answer.eviction->victims);
   auto kept = (*room)->room_at(answer.eviction->site, answer.eviction->victims);
   if (!kept) return false;

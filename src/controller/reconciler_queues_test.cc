@@ -201,6 +201,22 @@ TEST_F(ReconcilerQueuesTest, NobodyGoesForWhatFitsBesideAnotherInTheSameRoom) {
   EXPECT_EQ(cluster.node_of("narrow"), "n2");
 }
 
+TEST_F(ReconcilerQueuesTest, NoTwoCountOnTheSameCardOfThoseThatLeave) {
+  cluster.add_node("n1", 4);
+  cluster.api.put_queue("a", leaf({quota("guaranteed", 4)}));
+  cluster.api.put_queue("b", leaf({}));
+  start();
+  for (const char* name : {"b1", "b2"}) {
+    submit(name, "b", cards(2));
+    cluster.run();
+  }
+  for (const char* name : {"a1", "a2", "a3"}) submit(name, "a");
+  cluster.settle();
+  EXPECT_THAT(cluster.api.evicted, ElementsAre("b2", "b1")) << "for a1 with a2, and for a3";
+  cluster.run(Duration::seconds(5));
+  for (const char* name : {"a1", "a2", "a3"}) EXPECT_EQ(cluster.node_of(name), "n1") << name;
+}
+
 TEST_F(ReconcilerQueuesTest, ADisruptionBudgetLeadsToAnotherVictim) {
   borrow();
   cluster.api.budgets.insert("b4");

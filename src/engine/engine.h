@@ -78,6 +78,9 @@ struct KeptRoom {
   // larger of the two is never taken.
   std::vector<std::string> claim_uids = {};
   std::vector<std::string> pod_uids = {};
+  // Of work that nobody goes for, beside the room of another: while several plans are made, so that no two count on the
+  // same. That it is free again lets nobody start.
+  bool guest = false;
 };
 
 // Why a pod cannot start now. `code` is a stable word (Capacity, Selector, NodeFit, Excluded, Class, Taint, Quota ...),

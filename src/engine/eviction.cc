@@ -66,6 +66,37 @@ struct RoomWithout::Inside {
     const auto fit = placement.devices_fit(*node, without(ended.claim_uids));
     return fit && *fit;
   }
+
+  std::optional<KeptRoom> room_at(const std::string& site, VictimHoldings ended) {
+    const NodeEntry* node = open_node(site);
+    if (node == nullptr || !placement.plainly_fits_without(*node, ended.pod_uids)) return std::nullopt;
+    SeededRandom names(1);  // of shares that nobody sees
+    auto allocations = placement.allocations_on(*node, without(ended.claim_uids), names);
+    if (!allocations || !*allocations) return std::nullopt;
+    KeptRoom room{.node = site, .allocations = std::move(**allocations), .usage = placement.needs};
+    room.ports = placement.ports;
+    room.claim_uids = std::move(ended.claim_uids);
+    room.pod_uids = std::move(ended.pod_uids);
+    return room;
+  }
+
+  // A node where it fits when all have gone that make the rooms there, and those.
+  std::optional<std::pair<std::string, VictimHoldings>> later() {
+    const State::Impl& state = placement.state;
+    std::set<std::string> looked;
+    for (const std::string& id : state.spacious) {
+      const std::string& site = state.rooms.at(id).node;
+      if (!looked.insert(site).second) continue;
+      VictimHoldings ended;
+      for (const auto& [other, room] : state.rooms) {
+        if (room.node != site || room.guest) continue;
+        ended.pod_uids.insert(ended.pod_uids.end(), room.pod_uids.begin(), room.pod_uids.end());
+        ended.claim_uids.insert(ended.claim_uids.end(), room.claim_uids.begin(), room.claim_uids.end());
+      }
+      if (fits(site, ended)) return std::pair(site, std::move(ended));
+    }
+    return std::nullopt;
+  }
 };
 
 RoomWithout::RoomWithout(std::unique_ptr<Inside> inside) : inside_(std::move(inside)) {}
@@ -94,36 +125,21 @@ std::optional<std::string> RoomWithout::room_now() {
 }
 
 bool RoomWithout::room_later() {
-  const State::Impl& state = inside_->placement.state;
-  std::set<std::string> looked;
-  for (const std::string& id : state.spacious) {
-    const std::string& site = state.rooms.at(id).node;
-    if (!looked.insert(site).second) continue;
-    VictimHoldings ended;
-    for (const auto& [other, room] : state.rooms) {
-      if (room.node != site) continue;
-      ended.pod_uids.insert(ended.pod_uids.end(), room.pod_uids.begin(), room.pod_uids.end());
-      ended.claim_uids.insert(ended.claim_uids.end(), room.claim_uids.begin(), room.claim_uids.end());
-    }
-    if (inside_->fits(site, ended)) return true;
-  }
-  return false;
+  return inside_->later().has_value();
+}
+
+std::optional<KeptRoom> RoomWithout::later_room() {
+  const auto found = inside_->later();
+  if (!found) return std::nullopt;
+  auto room = inside_->room_at(found->first, found->second);
+  if (room) room->guest = true;
+  return room;
 }
 
 std::optional<KeptRoom> RoomWithout::room_at(const std::string& site, const std::vector<std::string>& gone) {
-  Placement& placement = inside_->placement;
   VictimHoldings ended;
   for (const std::string& victim : gone) inside_->add(victim, ended);
-  const NodeEntry* node = inside_->open_node(site);
-  if (node == nullptr || !placement.plainly_fits_without(*node, ended.pod_uids)) return std::nullopt;
-  SeededRandom names(1);  // of shares that nobody sees
-  auto allocations = placement.allocations_on(*node, inside_->without(ended.claim_uids), names);
-  if (!allocations || !*allocations) return std::nullopt;
-  KeptRoom room{.node = site, .allocations = std::move(**allocations), .usage = placement.needs};
-  room.ports = placement.ports;
-  room.claim_uids = std::move(ended.claim_uids);
-  room.pod_uids = std::move(ended.pod_uids);
-  return room;
+  return inside_->room_at(site, std::move(ended));
 }
 
 }  // namespace heddle::engine

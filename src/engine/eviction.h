@@ -33,6 +33,8 @@ class RoomWithout final : public queueing::FitOracle {
   [[nodiscard]] std::optional<std::string> room_now() override;
   // Of the rooms that are kept (State::keep_room). Cost: that of fits() on each node where more is left than is kept.
   [[nodiscard]] bool room_later() override;
+  // That room, as a guest's: until the plans of this time are made nobody else is to count on it.
+  [[nodiscard]] std::optional<KeptRoom> later_room();
 
   // What is to be kept for it at the site, where it fits when these have gone. Nothing: it does not.
   [[nodiscard]] std::optional<KeptRoom> room_at(const std::string& site, const std::vector<std::string>& gone);

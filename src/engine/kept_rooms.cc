@@ -63,7 +63,7 @@ void State::keep_room(const std::string& id, KeptRoom room) {
   free_room(id);
   for (const DeviceKey& device : impl_->ledger.keep(id, room)) impl_->inventory.refresh(device);
   for (const std::string& uid : room.pod_uids) impl_->making[uid].insert(id);
-  if (leaves_some(room, impl_->ledger)) impl_->spacious.insert(id);
+  if (!room.guest && leaves_some(room, impl_->ledger)) impl_->spacious.insert(id);
   impl_->rooms.insert_or_assign(id, std::move(room));
   impl_->settle_room(id);
 }
@@ -80,8 +80,8 @@ void State::free_room(const std::string& id) {
   }
   impl_->drop_pod(usage_of(id));
   impl_->spacious.erase(id);
+  if (!known->second.guest) ++impl_->generation;
   impl_->rooms.erase(known);
-  ++impl_->generation;
 }
 
 }  // namespace heddle::engine

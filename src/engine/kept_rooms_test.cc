@@ -186,6 +186,22 @@ TEST_F(KeptRoomsTest, WhatIsLeftBesideItIsSeen) {
 }
 
 // Four of one card each in the place of four on one node: each has a card of its own.
+TEST_F(KeptRoomsTest, GuestsCountOnItOnce) {
+  run("v", {.count = 2});
+  keep("p", kWhole, {"v"});
+  const PlacementRequest request = request_of("q", kWhole);
+  auto room = RoomWithout::make(state_, request, victims_).value()->later_room();
+  ASSERT_TRUE(room);
+  const uint64_t before = state_.generation();
+  state_.keep_room("q", *std::move(room));
+  EXPECT_FALSE(later("r", kWhole));
+  state_.free_room("q");
+  EXPECT_TRUE(later("r", kWhole));
+  EXPECT_EQ(state_.generation(), before);
+  end("v");
+  EXPECT_TRUE(has_room("r", kWhole)) << "it was no promise";
+}
+
 TEST_F(KeptRoomsTest, SeveralAreKeptOnOneNode) {
   state_.upsert_node(test::make_node("n1"));
   state_.upsert_slice(test::make_slice("n1", 4, 80000 * test::kMiB));

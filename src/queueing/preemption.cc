@@ -182,7 +182,7 @@ Preemptions::Answer Preemptions::plan(const std::string& preemptor, Time now, Fi
   const bool borrows = runs && !queues_.entitled(preemptor);
   const bool others_leave = !runs && oracle.single_site() && !evictions_.empty();
   if (others_leave && !queues_.refusal_without(preemptor, {}, now) && oracle.room_later())
-    return {std::nullopt, Reason{"Leaving", "it fits when those have gone that leave for others already"}};
+    return {std::nullopt, Reason{kLeaving, "it fits when those have gone that leave for others already"}};
   for (const Rule rule : {Rule::kEntitled, Rule::kBorrowing}) {
     if (borrows && rule == Rule::kEntitled) continue;
     const Search search{preemptor, rule, now, oracle, runs};

@@ -84,6 +84,8 @@ class FitOracle {
   [[nodiscard]] virtual bool room_later() { return false; }
 };
 
+inline constexpr const char* kLeaving = "Leaving";  // Preemptions::Answer: it fits beside others in room that is made
+
 struct Eviction {
   std::string preemptor;
   std::string site;                  // where it fits; empty for several

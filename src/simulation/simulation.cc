@@ -495,6 +495,9 @@ class Simulation {
       HEDDLE_TRY(const bool found, plan_eviction(unit, now));
       if (!found) in_vain.insert(like);
     }
+    for (const std::string& id : without_room) {  // guests in the room of others
+      if (!holds_.contains(id)) state_.free_room(id);
+    }
     return {};
   }
 
@@ -509,10 +512,15 @@ class Simulation {
     if (unit.placed_alone()) {
       const engine::PlacementRequest request = request_of(unit, 0, closed);
       HEDDLE_TRY(const auto room, engine::RoomWithout::make(state_, request, holdings_));
-      eviction = preemptions_->plan(id, now, *room).eviction;
-      auto kept = eviction ? room->room_at(eviction->site, eviction->victims) : std::nullopt;
+      auto answer = preemptions_->plan(id, now, *room);
+      eviction = std::move(answer.eviction);
+      auto kept = eviction ? room->room_at(eviction->site, eviction->victims)
+                  : answer.reason && answer.reason->code == queueing::kLeaving ? room->later_room()
+                                                                               : std::nullopt;
       if (!kept) return false;
+      const bool guest = kept->guest;
       state_.keep_room(id, std::move(*kept));
+      if (guest) return true;
     } else {
       GangRoom room(*this, unit, closed);
       eviction = preemptions_->plan(id, now, room).eviction;
