@@ -18,7 +18,12 @@ int allocate(const AllocateArgs& args) {
   if (!text) return report_one_line(text.error());
   const auto seed = random_seed();
   if (!seed) return report_one_line(seed.error());
-  const auto output = allocate_objects({*std::move(text), args.node, *features, *seed});
+  const auto output = allocate_objects({.objects = *std::move(text),
+                                        .node = args.node,
+                                        .features = *features,
+                                        .seed = *seed,
+                                        .source = args.file == "-" ? "standard input" : args.file,
+                                        .defaults = args.defaults});
   if (!output) return report_one_line(output.error());
   if (!output->refusal.empty()) {
     print_to(stderr, "heddle: {}\n", output->refusal);

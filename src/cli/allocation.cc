@@ -123,10 +123,52 @@ Result<std::string> list_of(const Objects& objects, const std::vector<size_t>& w
   return dump_json(list);
 }
 
+// The claims of a "no", one by one: what stands in the way of each.
+class Refusal {
+ public:
+  Refusal(const AllocationInput& input, const allocator::NodeInput& node, const allocator::ClassMap& classes,
+          const allocator::Options& options)
+      : input_(input), node_(node), classes_(classes), options_(options) {}
+
+  Result<std::string> text(const std::vector<allocator::ClaimInput>& claims) {
+    allocator::NodeInput empty = node_;
+    empty.allocated.clear();
+    std::string each;
+    for (const allocator::ClaimInput& claim : claims) {
+      HEDDLE_TRY(const bool alone, fits(node_, claim));
+      if (alone) continue;
+      HEDDLE_TRY(const bool ever, fits(empty, claim));
+      each +=
+          fmt::format("; {} {}", claim.key,
+                      ever ? "would fit if nothing were allocated there: the devices that match it are taken"
+                           : "does not fit even with nothing allocated there: too few devices of the node match it");
+    }
+    if (each.empty()) each = claims.size() > 1 ? "; each of them fits alone" : "";
+    return fmt::format("the claims cannot be allocated together on node {}{}", input_.node, each);
+  }
+
+ private:
+  Result<bool> fits(const allocator::NodeInput& node, const allocator::ClaimInput& claim) {
+    HEDDLE_TRY(const auto pools, allocator::NodePools::make(node));
+    HEDDLE_TRY(auto prepared, allocator::prepare({claim}, classes_, cache_, options_));
+    HEDDLE_TRY(const auto solution,
+               allocator::solve(pools->view(), prepared, allocator::FirstFit(), {}, {.steps = input_.steps}, options_));
+    return solution.has_value();
+  }
+
+  const AllocationInput& input_;
+  const allocator::NodeInput& node_;
+  const allocator::ClassMap& classes_;
+  const allocator::Options& options_;
+  allocator::QueryCache cache_;
+};
+
 }  // namespace
 
 Result<AllocationOutput> allocate_objects(const AllocationInput& input) {
-  HEDDLE_TRY(const Objects objects, read_objects(input.objects));
+  auto read = read_objects(input.objects);
+  if (!read && !input.source.empty()) return fail(read.error().code, read.error().text(), input.source);
+  HEDDLE_TRY(const Objects objects, std::move(read));
   HEDDLE_TRY(const model::Node* node, find_node(objects, input.node));
   allocator::NodeInput node_input{.node = node, .slices = {}, .allocated = {}, .features = input.features};
   for (const model::ResourceSlice& slice : objects.slices) node_input.slices.push_back(&slice);
@@ -143,7 +185,7 @@ Result<AllocationOutput> allocate_objects(const AllocationInput& input) {
   }
   const allocator::Options options{.features = input.features,
                                    .selector_errors = allocator::SelectorErrors::kAbort,
-                                   .defaults = allocator::Defaults::kNone,
+                                   .defaults = input.defaults,
                                    .own_tolerations = {},
                                    .forbidden_taints = {}};
   allocator::QueryCache cache;
@@ -153,8 +195,12 @@ Result<AllocationOutput> allocate_objects(const AllocationInput& input) {
              allocator::solve(pools->view(), prepared, allocator::FirstFit(), {}, {.steps = input.steps}, options));
   AllocationOutput output;
   if (!solution) {
-    output.refusal = pools->any_invalid() ? "invalid resource pools were encountered on node " + input.node
-                                          : "the claims cannot be allocated together on node " + input.node;
+    output.refusal = "invalid resource pools were encountered on node " + input.node;
+    if (pools->any_invalid()) return output;
+    // The "no" stands; where looking closer fails, it stands without more.
+    output.refusal = Refusal(input, node_input, objects.classes, options)
+                         .text(claims)
+                         .value_or("the claims cannot be allocated together on node " + input.node);
     return output;
   }
   SeededRandom random(input.seed);

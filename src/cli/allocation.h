@@ -5,6 +5,7 @@
 #include <string>
 
 #include "allocator/features.h"
+#include "allocator/prepare.h"
 #include "base/result.h"
 
 namespace heddle::cli {
@@ -15,6 +16,9 @@ struct AllocationInput {
   allocator::Features features;
   uint64_t seed = 0;            // of share ids
   uint64_t steps = 20'000'000;  // candidate devices tried before the search is given up
+  std::string source = {};      // what the objects were read from, for errors
+  // What the API server fills in: ExactCount where no mode is written, one where no count is.
+  allocator::Defaults defaults = allocator::Defaults::kApply;
 };
 
 struct AllocationOutput {

@@ -218,5 +218,38 @@ TEST(KnownFaults, N141118APoolNameOfSeveralNodesIsNotAWholePool) {
   EXPECT_EQ(run(mine + slice("{name: b}", "", "t", 2) + claim("w")), "no") << "slices that disagree about their number";
 }
 
+TEST(AllocationRules, WhatTheApiServerFillsInIsFilledIn) {
+  const std::string pool = slice("{name: a}, {name: b}");
+  EXPECT_EQ(run(pool + claim("w", "count: 2")), "a b");
+  EXPECT_EQ(run(pool + claim("w", "allocationMode: ExactCount")), "a");
+  EXPECT_EQ(run(pool + claim("w", "tolerations: []")), "a");
+  const auto bare = allocate_objects({.objects = kNodeAndClass + pool + claim("w", "count: 2"),
+                                      .node = "n",
+                                      .features = {},
+                                      .seed = 1,
+                                      .defaults = allocator::Defaults::kNone});
+  ASSERT_FALSE(bare) << "as the upstream allocator, which the API server has gone before";
+  EXPECT_THAT(bare.error().text(), HasSubstr("unsupported count mode"));
+}
+
+TEST(AllocationRules, ANoSaysWhatStandsInTheWayOfWhichClaim) {
+  const std::string pool = slice("{name: a}, {name: b}");
+  EXPECT_EQ(ask(pool + claim("w", one("") + "tolerations: []") + claim("v", "count: 3"))->refusal,
+            "the claims cannot be allocated together on node n; x/v does not fit even with nothing allocated there: "
+            "too few devices of the node match it");
+  EXPECT_EQ(ask(pool + claim("w", "", held("a")) + claim("v", "count: 2"))->refusal,
+            "the claims cannot be allocated together on node n; x/v would fit if nothing were allocated there: the "
+            "devices that match it are taken");
+  EXPECT_EQ(ask(pool + claim("w", "count: 2") + claim("v", "count: 1"))->refusal,
+            "the claims cannot be allocated together on node n; each of them fits alone");
+}
+
+TEST(AllocationRules, WhatCannotBeReadIsNamedByItsFile) {
+  const auto out = allocate_objects({.objects = "a: [1", .node = "n", .features = {}, .seed = 1, .source = "all.yaml"});
+  ASSERT_FALSE(out);
+  EXPECT_EQ(out.error().field, "all.yaml");
+  EXPECT_THAT(out.error().message, HasSubstr("line"));
+}
+
 }  // namespace
 }  // namespace heddle::cli

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <functional>
 #include <limits>
@@ -256,6 +257,8 @@ CLI::App* add_allocate(CLI::App& app, Raw& raw) {
       ->required();
   verb->add_option("--node", raw.allocate.node, "The node to allocate on")->required();
   verb->add_option("--feature-gates", raw.allocate.feature_gates, kGatesHelp);
+  // For the comparison with the upstream allocator, which fills in nothing itself.
+  verb->add_flag("--without-defaults", raw.without_defaults)->group("");
   verb->add_option("-o,--output", raw.output, "json")->check(CLI::IsMember({"json"}));
   verb->footer(
       "Example:\n  kubectl get nodes,resourceslices,deviceclasses,resourceclaims -A -o json > all.json\n"
@@ -318,12 +321,36 @@ CLI::App* add_catalog(CLI::App& app, Raw& raw) {
 CLI::App* add_guard(CLI::App& app, Raw& raw) {
   auto* verb = app.add_subcommand("guard", "Look into the guard: limits and accounts, what a claim does, a self-test");
   verb->add_option("action", raw.guard.action, "status, trace or selftest (exit 2: it does not hold)")->required();
-  verb->add_option("claim", raw.guard.claim, "trace: uid of the claim, or its beginning (default: the only one)");
+  verb->add_option("claim", raw.guard.claim,
+                   "trace: number or name of a job of this machine, or the uid of a claim, or its beginning (default: "
+                   "the only one)");
   add_state_dir(*verb, raw.guard.state_dir);
   verb->add_option("--seconds", raw.guard.seconds, "trace: for how long (default: 10)")->check(CLI::Range(1, 86400));
   verb->add_option("--libraries", raw.guard.libraries, "selftest: folder of libcuda.so.1 (default: the loader's)");
   verb->add_option("-o,--output", raw.output, "status: table or json")->check(one_of({"table", "json"}));
+  verb->footer(
+      "Examples:\n  heddle guard status\n  heddle guard trace 7 --seconds 30\n"
+      "  heddle run --memory 8Gi -- heddle guard selftest\n\n"
+      "status and trace look at what runs; selftest needs a card of its own: inside a job that is the job's, in a "
+      "container the claim's.");
   return verb;
+}
+
+// What is for another action of the guard would be passed over in silence.
+std::optional<Message> refuse_beside_action(const CLI::App& verb, const GuardArgs& args) {
+  struct Own {
+    const char* option;
+    const char* action;
+  };
+  constexpr std::array<Own, 4> kOwn = {
+      {{"claim", "trace"}, {"--seconds", "trace"}, {"--libraries", "selftest"}, {"--output", "status"}}};
+  for (const Own& own : kOwn) {
+    if (verb.count(own.option) == 0 || args.action == own.action) continue;
+    const std::string word = *own.option == '-' ? own.option : "'" + args.claim + "'";
+    return usage_error(
+        fmt::format("guard {}: {} is for `heddle guard {}`: leave it out", args.action, word, own.action));
+  }
+  return std::nullopt;
 }
 
 CLI::App* add_vendor_worker(CLI::App& app, Raw& raw) {
@@ -386,7 +413,8 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   app.require_subcommand(1);
   app.footer(
       "Start here, on one machine:\n  heddle up --simulate h100x2\n  heddle run --memory 8Gi --cores 30 -- ./train\n"
-      "  heddle ps\n\nExit codes: 0 done, 1 usage, 2 a correct \"no\", 3 an error.");
+      "  heddle ps\n\n`heddle help VERB` shows its options and an example.\n\nExit codes: 0 done, 1 usage, 2 a correct "
+      "\"no\", 3 an error.");
   const auto* up = add_up(app, raw);
   const auto* run = add_run(app, raw);
   const auto* ps = add_ps(app, raw);
@@ -405,7 +433,8 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   const auto* guard = add_guard(app, raw);
   auto* probe = app.add_subcommand("guard-probe", "The program of `heddle guard selftest`")->group("");
   probe->add_option("--limit", raw.guard_probe.limit);
-  const auto* version = app.add_subcommand("version", "Print the version");
+  auto* version = app.add_subcommand("version", "Print the version");
+  version->footer("Example:\n  heddle version");
   const auto* worker = add_vendor_worker(app, raw);
   if (auto message = parse_words(app, std::move(own)); message) return std::move(*message);
   if (*run) {
@@ -424,7 +453,10 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   raw.explain.output = raw.queue.output = output;
   raw.guard.output = output;
   if (*up) return finish_up(raw);
-  if (*guard) return Args(raw.guard);
+  if (*guard) {
+    if (auto wrong = refuse_beside_action(*guard, raw.guard)) return std::move(*wrong);
+    return Args(raw.guard);
+  }
   if (*probe) return Args(raw.guard_probe);
   if (*ps) return Args(raw.ps);
   if (*explain) return Args(raw.explain);
@@ -435,6 +467,7 @@ std::variant<Args, Message> parse_args(const std::vector<std::string>& words) {
   if (*translate) return Args(raw.translate);
   raw.migrate.json = output == Output::kJson;
   if (*migrate) return Args(raw.migrate);
+  if (raw.without_defaults) raw.allocate.defaults = allocator::Defaults::kNone;
   if (*allocate) return Args(raw.allocate);
   if (*catalog) return finish_catalog(raw);
   raw.plan.output = output;

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "allocator/prepare.h"
 #include "cel/environment.h"
 #include "placement/policy.h"
 #include "standalone/job.h"
@@ -88,6 +89,7 @@ struct AllocateArgs {
   std::string file;
   std::string node;
   std::string feature_gates;
+  allocator::Defaults defaults = allocator::Defaults::kApply;
 };
 
 struct PlanArgs {

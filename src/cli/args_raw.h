@@ -52,6 +52,7 @@ struct Raw {
   bool detach = false;
   bool requeue = false;
   bool no_requeue = false;
+  bool without_defaults = false;
 };
 
 // "heddle: text", exit 1.

@@ -165,6 +165,14 @@ TEST(Args, WrongLinesNameTheFlagAndTheFix) {
       {{"run", "--deadline", "soon", "--", "true"}, "--deadline"},
       {{"run", "--placement-policy", "first", "--", "true"},
        "--placement-policy: is \"first\": write packing, best-fit"},
+      {{"plan", "--flie", "x"}, "plan: unknown option '--flie'; `heddle plan --help`"},
+      {{"plan", "-f"}, "--file: the value is missing"},
+      {{"translate", "-f", "a", "-f", "b"}, "--file: is given more than once: keep one"},
+      {{"up", "--simulate", "a", "--simulate", "b"}, "--simulate: is given more than once: keep one"},
+      {{"guard", "status", "extra"}, "guard status: 'extra' is for `heddle guard trace`: leave it out"},
+      {{"guard", "status", "--seconds", "3"}, "guard status: --seconds is for `heddle guard trace`"},
+      {{"guard", "trace", "--libraries", "l"}, "guard trace: --libraries is for `heddle guard selftest`"},
+      {{"guard", "selftest", "-o", "json"}, "guard selftest: --output is for `heddle guard status`"},
       {{"explain"}, "explain: job-or-pod is missing; `heddle explain --help`"},
       {{"cancel"}, "cancel: job is missing"},
       {{"translate"}, "translate: --file is missing"},
@@ -180,7 +188,8 @@ TEST(Args, WrongLinesNameTheFlagAndTheFix) {
 }
 
 TEST(Args, EveryVerbHasHelpWithAnExample) {
-  for (const char* verb : {"up", "run", "ps", "explain", "cancel", "down", "uninstall", "translate", "migrate"}) {
+  for (const char* verb : {"up", "run", "ps", "explain", "queue", "cancel", "down", "uninstall", "translate", "migrate",
+                           "allocate", "plan", "cel", "catalog", "simulate", "guard", "version"}) {
     const auto help = refused({verb, "--help"});
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_THAT(help.text, HasSubstr("Example")) << verb;
@@ -188,6 +197,7 @@ TEST(Args, EveryVerbHasHelpWithAnExample) {
     EXPECT_THAT(help.text, testing::Not(HasSubstr("crash"))) << "for tests only";
   }
   EXPECT_EQ(refused({"help", "run"}).text, refused({"run", "--help"}).text);
+  EXPECT_THAT(refused({"help"}).text, HasSubstr("`heddle help VERB` shows its options and an example"));
   EXPECT_EQ(refused({"help"}).exit_code, 0);
   EXPECT_THAT(refused({"--help"}).text, testing::Not(HasSubstr("vendor-worker")));
 }

@@ -14,11 +14,12 @@ namespace {
 
 Result<bool> evaluate(const CelArgs& args, const allocator::Features& features) {
   HEDDLE_TRY(const std::string text, read_input(args.device_file));
-  HEDDLE_TRY(const auto documents, yaml_to_json(text));
-  if (documents.size() != 1) {
+  const auto documents = yaml_to_json(text);
+  if (!documents) return fail(documents.error().code, documents.error().text(), args.device_file);
+  if (documents->size() != 1) {
     return fail(Code::kInvalidArgument, "must hold one Device object", args.device_file);
   }
-  auto device = codec::parse_device(documents.front());
+  auto device = codec::parse_device(documents->front());
   if (!device) return fail(device.error().code, device.error().text(), args.device_file);
   const bool stored = args.environment == cel::Mode::kStored;
   const cel::Environment environment({.mode = args.environment,

@@ -10,6 +10,7 @@
 #include "cli/json_at.h"
 #include "cli/yaml_json.h"
 #include "codec/codec.h"
+#include "engine/written_fields.h"
 
 namespace heddle::cli {
 namespace {
@@ -97,12 +98,14 @@ class Reader {
     if (kind == "PriorityClass") return add_priority_class(object);
     if (kind == "AcceleratorTopology") return add_topology(object);
     if (kind == "AcceleratorQueue") {
+      HEDDLE_CHECK_OK(parsed(object, object, "", engine::check_queue_fields));
       HEDDLE_TRY(auto queue, parsed(object, object, "", engine::read_queue_object));
       if (!queue.queue) return wrong(object, queue.queue.error().field, queue.queue.error().message);
       fleet_.queues.upsert(std::move(queue));
       return {};
     }
     if (kind == "AcceleratorReservation") {
+      HEDDLE_CHECK_OK(parsed(object, object, "", engine::check_reservation_fields));
       HEDDLE_TRY(auto reservation, parsed(object, object, "", engine::read_reservation_object));
       if (!reservation.reservation)
         return wrong(object, reservation.reservation.error().field, reservation.reservation.error().message);
@@ -199,6 +202,7 @@ class Reader {
 
   Result<void> add_topology(const Json& object) {
     HEDDLE_TRY(const std::string key, key_of(object));
+    HEDDLE_CHECK_OK(parsed(object, object, "", engine::check_topology_fields));
     HEDDLE_TRY(auto topology, parsed(object, object, "", codec::parse_topology));
     fleet_.topologies.insert_or_assign(key, engine::TopologyObject{topology.meta, 0, std::move(topology)});
     return {};

@@ -12,11 +12,11 @@ namespace heddle::cli {
 int migrate(const MigrateArgs& args) {
   const auto rules = catalog::Requests::with_folder(args.catalog);
   if (!rules) return report_one_line(rules.error());
-  std::vector<std::string> manifests;
+  std::vector<MigrationText> manifests;
   for (const std::string& file : args.files) {
     auto text = read_input(file);
     if (!text) return report_one_line(text.error());
-    manifests.push_back(std::move(*text));
+    manifests.push_back({file == "-" ? "standard input" : file, std::move(*text)});
   }
   const auto migration = read_migration(*rules, manifests);
   if (!migration) return report_one_line(migration.error());

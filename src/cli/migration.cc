@@ -445,13 +445,17 @@ void add_lines(std::string& out, const char* label, const std::vector<std::strin
 
 }  // namespace
 
-Result<Migration> read_migration(const catalog::Requests& rules, const std::vector<std::string>& manifests) {
+Result<Migration> read_migration(const catalog::Requests& rules, const std::vector<MigrationText>& manifests) {
   Reader reader(rules);
   size_t all = 0;
-  for (const std::string& manifest : manifests) {
-    HEDDLE_TRY(const auto documents, yaml_to_json(manifest));
-    all += documents.size();
-    for (const std::string& document : documents) HEDDLE_CHECK_OK(reader.add(parse_ordered_json(document)));
+  for (const MigrationText& manifest : manifests) {
+    const auto documents = yaml_to_json(manifest.text);
+    if (!documents) return fail(documents.error().code, documents.error().text(), manifest.name);
+    all += documents->size();
+    for (const std::string& document : *documents) {
+      if (const auto added = reader.add(parse_ordered_json(document)); !added)
+        return fail(added.error().code, added.error().text(), manifest.name);
+    }
   }
   if (all == 0)
     return fail(Code::kInvalidArgument, "there is no object in the input: write what `kubectl get -o yaml` prints");

@@ -42,10 +42,15 @@ struct Migration {
   std::vector<std::string> settings;
 };
 
+struct MigrationText {
+  std::string name;  // for errors: the file
+  std::string text;
+};
+
 // manifests: YAML or JSON as `kubectl get -o yaml` prints it; Nodes, Pods, workloads with pod templates, HAMi's
 // ConfigMaps, quotas, queues and KAI's BindRequests are read, everything else is passed over. Errors: kInvalidArgument
-// when one is no manifest.
-Result<Migration> read_migration(const catalog::Requests& rules, const std::vector<std::string>& manifests);
+// with the name of the text that is no manifest.
+Result<Migration> read_migration(const catalog::Requests& rules, const std::vector<MigrationText>& manifests);
 
 std::string migration_json(const Migration& migration);
 std::string migration_table(const Migration& migration);

@@ -17,7 +17,7 @@ const catalog::Requests& rules() {
 }
 
 Migration read(const std::string& manifest) {
-  auto out = read_migration(rules(), {manifest});
+  auto out = read_migration(rules(), {{"m.yaml", manifest}});
   EXPECT_TRUE(out) << out.error().text();
   return out.value_or(Migration{});
 }
@@ -256,9 +256,18 @@ TEST(Migrate, PrintedTwoWays) {
   EXPECT_THAT(migration_table(out), HasSubstr("1 of them would be refused"));
 }
 
+TEST(Migrate, TheFileThatIsBrokenIsNamed) {
+  const auto broken = read_migration(rules(), {{"a.yaml", "kind: ConfigMap\n"}, {"b.yaml", "a: [1"}});
+  ASSERT_FALSE(broken);
+  EXPECT_THAT(broken.error().text(), testing::StartsWith("b.yaml: line 1"));
+  const auto list = read_migration(rules(), {{"a.yaml", "{kind: List, items: 7}"}});
+  ASSERT_FALSE(list);
+  EXPECT_EQ(list.error().text(), "a.yaml: items: must be a list");
+}
+
 TEST(Migrate, NoManifest) {
   for (const char* bad : {"[1", "[]", "kind: List\nitems: 3", "kind: Pod\nspec: 7"})
-    EXPECT_FALSE(read_migration(rules(), {bad})) << bad;
+    EXPECT_FALSE(read_migration(rules(), {{"m.yaml", bad}})) << bad;
 }
 
 }  // namespace

@@ -77,6 +77,23 @@ TEST(PlanQueuesTest, AGuaranteeGoesFirstAndAQueueThatIsNotForThePodIsRefused) {
   EXPECT_THAT(pending(plan)[2], HasSubstr("x Queue: metadata.labels[heddle.dev/queue]: there is no queue nowhere"));
 }
 
+TEST(PlanQueuesTest, UnknownFieldsOfASpecAreRefusedAndThoseOfOthersAreNot) {
+  const auto why = [](const std::string& objects) {
+    const auto fleet = read_fleet({{"f.yaml", kFleet + objects}});
+    return fleet ? std::string("good") : fleet.error().text();
+  };
+  const std::string others =
+      "metadata: {name: q, managedFields: [{manager: kubectl}]}\nstatus: {conditions: [{odd: 1}]}\n";
+  EXPECT_EQ(why("\n---\nkind: AcceleratorQueue\nspec: {weight: 2}\n" + others), "good");
+  EXPECT_THAT(why("\n---\nkind: AcceleratorQueue\nspec: {quotas: [{garanteed: 1}]}\n" + others),
+              HasSubstr("f.yaml: AcceleratorQueue q: spec.quotas[0].garanteed: there is no such field; did you mean "
+                        "guaranteed?"));
+  EXPECT_THAT(why("\n---\nkind: AcceleratorReservation\nspec: {amount: []}\n" + others),
+              HasSubstr("AcceleratorReservation q: spec.amount: there is no such field; did you mean amounts?"));
+  EXPECT_THAT(why("\n---\nkind: AcceleratorTopology\nspec: {levels: [{nam: a}]}\n" + others),
+              HasSubstr("AcceleratorTopology q: spec.levels[0].nam: there is no such field; did you mean name?"));
+}
+
 TEST(PlanQueuesTest, WhatRunsCounts) {
   const Plan plan =
       plan_of(kFleet + queue("q", "quotas: [{limit: 1}]") + running("old", "gpu-0", 1) + pod_yaml("a", kCard));

@@ -59,7 +59,10 @@ std::optional<int64_t> AmountReader::number(const std::string& key, Unit unit) c
     return std::nullopt;
   };
   const Result<Quantity> quantity = Quantity::parse(*value);
-  if (!quantity) return no(fmt::format("\"{}\" is not a number: {}", *value, quantity.error().message));
+  if (!quantity) {
+    return no(fmt::format("\"{}\" is not a number; write a whole number{}{}", *value, unit.bytes == 0 ? "" : " of ",
+                          unit.word));
+  }
   const std::optional<int64_t> number = quantity->value();
   if (quantity->format() == Quantity::Format::kBinarySi) return no(binary_hint(*value, number, unit));
   if (!quantity->is_integer()) return no(fmt::format("\"{}\" is a fraction; write a whole number", *value));
@@ -73,7 +76,14 @@ std::optional<int64_t> AmountReader::mebibytes(const std::string& key, int64_t u
   const std::string* value = text(key);
   if (value == nullptr) return std::nullopt;
   const Result<Quantity> quantity = Quantity::parse(*value);
-  const bool bytes = quantity && quantity->format() == Quantity::Format::kBinarySi;
+  if (!quantity) {
+    refuse(key,
+           fmt::format("\"{}\" is not a number; write a whole number of GiB, or bytes with a binary suffix, such as "
+                       "512Mi",
+                       *value));
+    return std::nullopt;
+  }
+  const bool bytes = quantity->format() == Quantity::Format::kBinarySi;
   if (!bytes) {
     const std::optional<int64_t> units = number(key, {"GiB", unit_bytes});
     if (!units) return std::nullopt;

@@ -50,7 +50,11 @@ Result<Duration> read_duration(const Json& value, const std::string& path) {
 }
 
 Result<Fields> Fields::of(const Json& value, const std::string& path) {
-  if (!value.is_object()) return wrong(path, fmt::format("is {}: write an object in braces", shown(value)));
+  if (!value.is_object()) {
+    // Of a whole file the path is its name, with what separates it from the fields.
+    return wrong(path.ends_with(": ") ? path.substr(0, path.size() - 2) : path,
+                 fmt::format("is {}: write an object in braces", shown(value)));
+  }
   return Fields(value, path);
 }
 

@@ -11,6 +11,7 @@
 #include "engine/slice.h"
 #include "engine/topology.h"
 #include "engine/tori.h"
+#include "engine/written_fields.h"
 #include "simulation/json_fields.h"
 
 namespace heddle::simulation {
@@ -147,6 +148,14 @@ Result<void> read_nodes(const Json& value, const std::string& path, std::vector<
   return {};
 }
 
+// What is wrong with an object of ours, said of where the fields of its spec are written.
+tl::unexpected<Error> in_spec(const std::string& path, const Error& error) {
+  constexpr std::string_view kSpec = "spec.";
+  std::string_view field = error.field;
+  if (field.starts_with(kSpec)) field.remove_prefix(kSpec.size());
+  return wrong(fmt::format("{}.{}", path, field), error.message);
+}
+
 // The fields of an AcceleratorQueue's spec, and its name beside them.
 Result<engine::QueueObject> read_queue(const Json& value, const std::string& path) {
   if (!value.is_object()) return wrong(path, "write an object in braces");
@@ -158,14 +167,9 @@ Result<engine::QueueObject> read_queue(const Json& value, const std::string& pat
     return wrong(path + ".name", "is missing: workloads name the queue by it");
   object["metadata"]["name"] = *name;
   object["spec"].erase("name");
-  constexpr std::array kKnown = {"parent", "weight", "quotas", "namespaces", "namespaceSelector", "placementPolicy"};
-  for (const auto& [key, item] : object["spec"].items()) {
-    if (std::find(kKnown.begin(), kKnown.end(), key) == kKnown.end()) {
-      return wrong(fmt::format("{}.{}", path, key),
-                   fmt::format("there is no such field; there are name, {}", fmt::join(kKnown, ", ")));
-    }
-  }
-  auto queue = engine::read_queue_object(dump_json(object));
+  const std::string text = dump_json(object);
+  if (const auto known = engine::check_queue_fields(text); !known) return in_spec(path, known.error());
+  auto queue = engine::read_queue_object(text);
   if (!queue) return wrong(path, queue.error().text());
   if (!queue->queue) return wrong(path, queue->queue.error().text());
   return std::move(*queue);
@@ -190,7 +194,9 @@ Result<engine::ReservationObject> read_reservation(const Json& value, const std:
   Json object = Json::object();
   object["metadata"] = {{"name", name}};
   object["spec"] = std::move(spec);
-  auto reservation = engine::read_reservation_object(dump_json(object));
+  const std::string text = dump_json(object);
+  if (const auto known = engine::check_reservation_fields(text); !known) return in_spec(path, known.error());
+  auto reservation = engine::read_reservation_object(text);
   if (!reservation) return wrong(path, reservation.error().text());
   if (!reservation->reservation) return wrong(path, reservation->reservation.error().text());
   return std::move(*reservation);

@@ -68,7 +68,7 @@ struct Bad {
 TEST(ScenarioTest, ABadFleetIsToldTheFieldAndTheFix) {
   const Bad cases[] = {
       {"[", "f", "is not JSON"},
-      {"[]", "f: ", "object in braces"},
+      {"[]", "f", "object in braces"},
       {"{}", "f: nodes", "name the nodes"},
       {R"({"nodes": {}})", "f: nodes", "list in brackets"},
       {R"({"nodes": [{}]})", "f: nodes[0].name", "is missing"},
@@ -96,6 +96,11 @@ TEST(ScenarioTest, ABadFleetIsToldTheFieldAndTheFix) {
       {R"({"nodes": [{"name": "a"}], "patience": "soon"})", "f: patience", "2h"},
       {R"({"nodes": [{"name": "a"}], "queues": [{"weight": 1}]})", "f: queues[0].name", "is missing"},
       {R"({"nodes": [{"name": "a"}], "queues": [{"name": "q", "wight": 1}]})", "f: queues[0].wight", "weight"},
+      {R"({"nodes": [{"name": "a"}], "queues": [{"name": "q", "quotas": [{"garanteed": 1}]}]})",
+       "f: queues[0].quotas[0].garanteed", "did you mean guaranteed?"},
+      {R"({"nodes": [{"name": "a"}], "reservations": [{"name": "r", "start": "1h", "end": "2h",
+       "amounts": [{"amonut": 1}]}]})",
+       "f: reservations[0].amounts[0].amonut", "did you mean amount?"},
       {R"({"nodes": [{"name": "a"}], "queues": [{"name": "q", "weight": 0}]})", "f: queues[0]", "spec.weight"},
   };
   for (const Bad& bad : cases) {

@@ -152,7 +152,7 @@ func upstreamOutcome(features internal.Features, objects []string) (result outco
 
 func heddleOutcome(features internal.Features, objects []string) outcome {
 	input := `{"apiVersion":"v1","kind":"List","items":[` + strings.Join(objects, ",") + `]}`
-	command := exec.Command(os.Getenv("HEDDLE_BINARY"), "allocate", "-f", "-", "--node", "n", "--feature-gates="+gates(features), "-o", "json")
+	command := exec.Command(os.Getenv("HEDDLE_BINARY"), "allocate", "--without-defaults", "-f", "-", "--node", "n", "--feature-gates="+gates(features), "-o", "json")
 	var stdout, stderr bytes.Buffer
 	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(input), &stdout, &stderr
 	_ = command.Run()

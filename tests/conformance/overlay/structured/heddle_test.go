@@ -164,7 +164,7 @@ func (a *heddleAllocator) Allocate(ctx context.Context, node *v1.Node, claims []
 	if err != nil {
 		return nil, err
 	}
-	command := exec.Command(os.Getenv("HEDDLE_BINARY"), "allocate", "-f", "-", "--node", node.Name, "--feature-gates="+gates(a.features), "-o", "json")
+	command := exec.Command(os.Getenv("HEDDLE_BINARY"), "allocate", "--without-defaults", "-f", "-", "--node", node.Name, "--feature-gates="+gates(a.features), "-o", "json")
 	var stdout, stderr bytes.Buffer
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(input), &stdout, &stderr
 	_ = command.Run()
