@@ -10,9 +10,9 @@ int cancel(const CancelArgs& args, const Context& context) {
   if (!socket) return report(socket.error());
   const auto done = standalone::Client(*socket).cancel(args.job);
   if (done) return 0;
-  const int code = report(done.error());
-  // It has ended already, or it belongs to someone else.
-  return done.error().code == Code::kConflict || done.error().code == Code::kPermissionDenied ? kNo : code;
+  const int code = report_answer(done.error());
+  // It has ended already.
+  return done.error().code == Code::kConflict ? kNo : code;
 }
 
 }  // namespace heddle::cli

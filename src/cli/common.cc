@@ -16,6 +16,11 @@ int report(const Error& error) {
   return error.code == Code::kInvalidArgument ? kUsage : kError;
 }
 
+int report_answer(const Error& error) {
+  const int code = report(error);
+  return error.code == Code::kPermissionDenied ? kNo : code;
+}
+
 int report_error(const Error& error) {
   (void)report(error);
   return kError;

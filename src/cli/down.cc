@@ -27,8 +27,7 @@ int down(const DownArgs& args, const Context& context) {
   const auto how = args.kill ? standalone::ShutDown::kEndJobs : standalone::ShutDown::kIfIdle;
   const auto busy = standalone::Client(*socket).shut_down(how);
   if (!busy) {
-    const int code = report(busy.error());
-    return busy.error().code == Code::kPermissionDenied ? kNo : code;
+    return report_answer(busy.error());
   }
   if (*busy) {
     print_to(stderr,

@@ -16,7 +16,7 @@ int explain(const ExplainArgs& args, const Context& context) {
   if (!job) {
     // No Heddle here, or no such job: on a machine that talks to a cluster, a pod is meant.
     if (job.error().code == Code::kNotFound && knows_cluster(context)) return explain_pod(args, context);
-    return report(job.error());
+    return report_answer(job.error());
   }
   if (args.output == Output::kJson) {
     print_out("{}\n", *job);

@@ -18,6 +18,8 @@
 #include "cli/guard_selftest.h"
 #include "cli/guard_text.h"
 #include "cli/verbs.h"
+#include "standalone/client.h"
+#include "standalone/job.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): not every unistd.h has it
 
@@ -28,36 +30,114 @@ constexpr const char* kInContainer = "/run/heddle";
 constexpr int64_t kTraceStepMicros = 100000;
 constexpr int64_t kMostForTest = int64_t{4} << 30;
 
-// In a container its own claim, else all of this node's or this machine's.
-Result<std::vector<std::string>> folders(const GuardArgs& args, const Context& context) {
-  if (args.state_dir.empty() && file_exists(std::string(kInContainer) + "/limits")) {
-    return std::vector<std::string>{kInContainer};
-  }
-  HEDDLE_TRY(const std::string state_dir, standalone::used_state_dir(args.state_dir, context.surroundings));
-  auto found = guard_folders(state_dir);
-  if (!found) return fail(found.error().code, found.error().message + "; --state-dir names another folder", "");
-  return found;
+// The jobs of a standalone Heddle that answers here; none on a node of a cluster, and for who may not ask.
+std::vector<GuardJob> jobs_here(const std::string& state_dir) {
+  const std::string socket = standalone::state_paths(state_dir).socket;
+  if (standalone::presence_of(socket) != standalone::Presence::kThere) return {};
+  const auto status = standalone::Client(socket).status_json();
+  return status ? guard_jobs(*status) : std::vector<GuardJob>();
 }
 
-// The only claim, or the one that is named by its uid, by the beginning of it, or by its folder.
+std::string folder_of(const std::string& state_dir, const std::string& claim) {
+  return fmt::format("{}/claims/{}/{}", state_dir, claim, standalone::kClaimRequest);
+}
+
+// Why there is no folder of claims to look into, and what to do.
+Error nothing_here(const Error& error, const std::string& state_dir) {
+  if (error.code == Code::kNotFound) {
+    return {Code::kNotFound,
+            fmt::format("no Heddle keeps claims in {}: start one with `heddle up`, or name the folder of the one that "
+                        "runs with --state-dir",
+                        state_dir),
+            {}};
+  }
+  if (error.code == Code::kPermissionDenied) {
+    return {Code::kPermissionDenied,
+            fmt::format("you may not look into the claims in {}: who started Heddle may, and root; your own Heddle is "
+                        "named with --state-dir",
+                        state_dir),
+            {}};
+  }
+  return {error.code, error.message + "; --state-dir names another folder", {}};
+}
+
+struct Claims {
+  std::vector<std::string> folders;
+  std::vector<GuardJob> jobs;
+};
+
+// In a container its own claim, else all of this node's or this machine's. Who may not list them sees those of the jobs
+// that Heddle tells of.
+Result<Claims> claims(const GuardArgs& args, const Context& context) {
+  if (args.state_dir.empty() && file_exists(std::string(kInContainer) + "/limits")) {
+    return Claims{{kInContainer}, {}};
+  }
+  HEDDLE_TRY(const std::string state_dir, standalone::used_state_dir(args.state_dir, context.surroundings));
+  Claims out{{}, jobs_here(state_dir)};
+  auto found = guard_folders(state_dir);
+  if (found) {
+    out.folders = std::move(*found);
+    return out;
+  }
+  const std::string socket = standalone::state_paths(state_dir).socket;
+  const bool asked = access(socket.c_str(), R_OK | W_OK) == 0;
+  if (!asked || found.error().code != Code::kPermissionDenied) {
+    return tl::unexpected<Error>(nothing_here(found.error(), state_dir));
+  }
+  for (const GuardJob& job : out.jobs) {
+    if (file_exists(folder_of(state_dir, job.claim) + "/limits")) {
+      out.folders.push_back(folder_of(state_dir, job.claim));
+    }
+  }
+  return out;
+}
+
+// The claim of the job with this number or name; empty: there is no such job here.
+Result<std::string> claim_of_job(const GuardArgs& args, const Context& context) {
+  HEDDLE_TRY(const std::string state_dir, standalone::used_state_dir(args.state_dir, context.surroundings));
+  const std::string socket = standalone::state_paths(state_dir).socket;
+  if (standalone::presence_of(socket) != standalone::Presence::kThere) return std::string();
+  const auto job = standalone::Client(socket).job_json(args.claim);
+  if (!job) return std::string();
+  const auto known = guard_jobs(fmt::format(R"({{"jobs":[{}]}})", *job));
+  if (known.empty()) return std::string();
+  std::string folder = folder_of(state_dir, known.front().claim);
+  if (file_exists(folder + "/limits")) return folder;
+  return fail(Code::kNotFound,
+              fmt::format("job {} has no share now: `heddle explain {}` says why", known.front().label, args.claim));
+}
+
+// The only claim, or the one that is named by its job, by its uid, by the beginning of that, or by its folder.
 Result<std::string> one_folder(const GuardArgs& args, const Context& context) {
   if (!args.claim.empty() && file_exists(args.claim + "/limits")) return args.claim;
-  HEDDLE_TRY(const auto all, folders(args, context));
+  if (!args.claim.empty()) {
+    HEDDLE_TRY(std::string folder, claim_of_job(args, context));
+    if (!folder.empty()) return folder;
+  }
+  HEDDLE_TRY(const Claims all, claims(args, context));
   std::vector<std::string> matching;
-  for (const std::string& folder : all) {
+  for (const std::string& folder : all.folders) {
     if (args.claim.empty() || folder.find("/" + args.claim) != std::string::npos) matching.push_back(folder);
   }
   if (matching.size() == 1) return matching.front();
-  return fail(Code::kNotFound, fmt::format("{} claims match; name one as `heddle guard status` lists them",
-                                           matching.empty() ? "no" : fmt::format("{}", matching.size())));
+  if (args.claim.empty()) {
+    return fail(Code::kNotFound,
+                matching.empty()
+                    ? "no claim is prepared here"
+                    : fmt::format("{} claims are here; name one as `heddle guard status` lists them", matching.size()));
+  }
+  return fail(Code::kNotFound,
+              fmt::format("{} match{} '{}'; name one as `heddle guard status` lists them",
+                          matching.empty() ? "no job and no claim" : fmt::format("{} claims", matching.size()),
+                          matching.empty() ? "es" : "", args.claim));
 }
 
 int status(const GuardArgs& args, const Context& context) {
-  const auto all = folders(args, context);
-  if (!all) return report(all.error());
+  const auto all = claims(args, context);
+  if (!all) return report_answer(all.error());
   const SystemClock clock;
   std::vector<GuardView> views;
-  for (const std::string& folder : *all) {
+  for (const std::string& folder : all->folders) {
     auto view = look_at_guard(folder, clock.monotonic_nanos());
     if (view) {
       views.push_back(*std::move(view));
@@ -65,13 +145,14 @@ int status(const GuardArgs& args, const Context& context) {
       print_to(stderr, "heddle: {}: {}\n", folder, view.error().text());
     }
   }
+  name_jobs(views, all->jobs);
   print_out("{}", args.output == Output::kJson ? guard_json(views) : guard_table(views));
   return 0;
 }
 
 int trace(const GuardArgs& args, const Context& context) {
   const auto folder = one_folder(args, context);
-  if (!folder) return report(folder.error());
+  if (!folder) return report_answer(folder.error());
   const SystemClock clock;
   const int64_t start = clock.monotonic_nanos();
   auto before = look_at_guard(*folder, start);
@@ -188,7 +269,10 @@ Result<std::vector<Check>> test_here(const GuardArgs& args, const Context& conte
   HEDDLE_TRY(const std::string plain, run_probe(context, 0, variables));
   const ProbeAnswers card = parse_answers(plain);
   if (const auto error = card.find("error"); error != card.end()) {
-    return fail(Code::kUnavailable, error->second + "; --libraries names the folder of the driver's libraries");
+    return fail(Code::kUnavailable,
+                error->second +
+                    "; inside a job it finds those of the job's card, simulated ones too (heddle run "
+                    "--memory 8Gi -- heddle guard selftest); --libraries names the folder of a driver's");
   }
   const int64_t total = std::strtoll(card.at("total").c_str(), nullptr, 10);
   const int64_t limit = std::min(total / 4, kMostForTest) >> 20 << 20;

@@ -11,6 +11,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_read.h"
+#include "cli/layout.h"
 
 namespace heddle::cli {
 namespace {
@@ -169,12 +171,38 @@ Result<GuardView> look_at_guard(const std::string& folder, int64_t now_ns) {
   return view;
 }
 
+std::vector<GuardJob> guard_jobs(const std::string& status_json) {
+  std::vector<GuardJob> jobs;
+  const Json status = parse_json(status_json);
+  if (!status.is_object() || !status.contains("jobs")) return jobs;
+  for (const Json& job : status["jobs"]) {
+    const std::string claim = json_text(job, "claim");
+    if (claim.empty() || !job.contains("id") || !job["id"].is_number_integer()) continue;
+    const std::string name = printable(json_text(job, "name"));
+    jobs.push_back({claim, fmt::format("{}{}", job["id"].get<int64_t>(), name.empty() ? "" : " (" + name + ")")});
+  }
+  return jobs;
+}
+
+void name_jobs(std::vector<GuardView>& views, const std::vector<GuardJob>& jobs) {
+  for (GuardView& view : views) {
+    for (const GuardJob& job : jobs) {
+      if (job.claim == view.limits.claim_uid) view.job = job.label;
+    }
+  }
+}
+
 std::string guard_table(const std::vector<GuardView>& views) {
   if (views.empty()) return "no claim is prepared here\n";
   std::vector<std::vector<std::string>> rows = {
       {"CLAIM", "REQUEST", "CARD", "CHARGED", "MEMORY", "CORES", "NOW", "COUNTS", "PROCESSES", "HELD BACK"}};
+  const bool jobs = std::any_of(views.begin(), views.end(), [](const GuardView& view) { return !view.job.empty(); });
+  if (jobs) rows.front().insert(rows.front().begin(), "JOB");
   for (const GuardView& view : views) {
-    for (size_t i = 0; i < view.limits.devices.size(); ++i) rows.push_back(row(view, i));
+    for (size_t i = 0; i < view.limits.devices.size(); ++i) {
+      rows.push_back(row(view, i));
+      if (jobs) rows.back().insert(rows.back().begin(), view.job.empty() ? "-" : view.job);
+    }
   }
   std::vector<size_t> widths(rows.front().size());
   for (const auto& cells : rows) {
@@ -202,6 +230,7 @@ std::string guard_json(const std::vector<GuardView>& views) {
     Json claim = Json::object();
     claim["claim"] = view.limits.claim_uid;
     claim["request"] = view.limits.request;
+    if (!view.job.empty()) claim["job"] = std::strtoll(view.job.c_str(), nullptr, 10);
     claim["folder"] = view.folder;
     claim["strict"] = view.limits.flags.strict_share;
     claim["priority"] = view.limits.priority;

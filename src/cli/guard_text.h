@@ -17,7 +17,17 @@ struct GuardView {
   guard::ClaimLimits limits;
   std::vector<guard::DeviceHint> hints;  // one a device
   Result<guard::UsageReport> usage;
+  std::string job = {};  // "7 (train)", of a machine without Kubernetes; empty: not known
 };
+
+// A job of `heddle run` that has its share.
+struct GuardJob {
+  std::string claim;  // its uid
+  std::string label;  // "7", "7 (train)"
+};
+// Of a standalone Heddle's status. Those of an earlier Heddle, which does not tell the claim, are left out.
+std::vector<GuardJob> guard_jobs(const std::string& status_json);
+void name_jobs(std::vector<GuardView>& views, const std::vector<GuardJob>& jobs);
 
 // The folders of all claims below the state folder of an agent or of a standalone Heddle, in order.
 // Errors: kNotFound, kPermissionDenied.

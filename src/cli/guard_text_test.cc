@@ -37,6 +37,23 @@ TEST(GuardText, ShowsWhatIsGivenTakenAndLent) {
   EXPECT_THAT(guard_table({}), HasSubstr("no claim"));
 }
 
+TEST(GuardText, NamesTheJobsOfAMachine) {
+  const auto jobs =
+      guard_jobs(R"({"jobs":[{"id":27,"name":"tr\u001bain","claim":"uid-1"},{"id":28,"name":"","claim":"u"},
+                                  {"id":29,"name":"of an earlier Heddle"}]})");
+  ASSERT_EQ(jobs.size(), 2U);
+  EXPECT_EQ(jobs[1].label, "28");
+  std::vector<GuardView> views = {view(), view()};
+  views[1].limits.claim_uid = "of nobody";
+  name_jobs(views, jobs);
+  EXPECT_THAT(guard_table(views), testing::ContainsRegex("JOB +CLAIM"));
+  EXPECT_THAT(guard_table(views), testing::ContainsRegex("27 \\(tr.ain\\) +uid-1 +gpu"));
+  EXPECT_THAT(guard_table(views), testing::ContainsRegex("- +of nobody +gpu"));
+  EXPECT_EQ(nlohmann::json::parse(guard_json(views))["claims"][0]["job"], 27);
+  EXPECT_FALSE(nlohmann::json::parse(guard_json(views))["claims"][1].contains("job"));
+  EXPECT_TRUE(guard_jobs("nonsense").empty());
+}
+
 TEST(GuardText, ManagedMemoryBeyondTheGrantIsToldApart) {
   GuardView beyond = view();
   beyond.limits.devices[0].virtual_bytes = 9000 * kMiB;

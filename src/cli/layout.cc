@@ -41,6 +41,31 @@ std::string cut(const std::string& text, int width) {
   return out + "...";
 }
 
+std::string wrap(const std::string& text, int width, size_t indent) {
+  const auto room = static_cast<size_t>(std::max(width, 0));
+  if (room <= indent + 1 || columns(text) <= room) return text;
+  std::string out;
+  size_t from = 0;  // of the line
+  while (columns(text.substr(from)) + (from == 0 ? 0 : indent) > room) {
+    const size_t most = room - (from == 0 ? 0 : indent);
+    size_t end = from;    // behind the last byte that fits
+    size_t space = from;  // the last space that may be a break: none before the first word
+    bool word = false;
+    for (size_t used = 0; end < text.size(); ++end) {
+      const bool begins = (text[end] & 0xC0) != 0x80;
+      if (begins && used == most && text[end] != ' ') break;
+      if (begins && text[end] == ' ' && word) space = end;
+      if (begins && used++ == most) break;
+      word = word || text[end] != ' ';
+    }
+    const bool at_space = space > from;
+    if (from > 0) out += std::string(indent, ' ');
+    out += text.substr(from, (at_space ? space : end) - from) + "\n";
+    from = at_space ? space + 1 : end;
+  }
+  return out + (from > 0 ? std::string(indent, ' ') : "") + text.substr(from);
+}
+
 std::string layout(const Rows& rows, int width) {
   std::vector<size_t> widths;
   for (const auto& row : rows) {

@@ -17,6 +17,8 @@ std::string printable(const std::string& text);
 std::string printable_lines(const std::string& text);
 // width: columns of the terminal; 0: not a terminal, nothing is cut.
 std::string cut(const std::string& text, int width);
+// On several lines where it is wider, broken at spaces where there are any; further lines begin with `indent` spaces.
+std::string wrap(const std::string& text, int width, size_t indent);
 std::string layout(const Rows& rows, int width);
 
 }  // namespace heddle::cli

@@ -34,7 +34,7 @@ int ps(const PsArgs& args, const Context& context) {
   const bool redraw = args.watch && isatty(STDOUT_FILENO) == 1;
   while (true) {
     const auto text = frame(client, args);
-    if (!text && !args.watch) return report(text.error());
+    if (!text && !args.watch) return report_answer(text.error());
     // Home and clear to the end: without the flicker of a cleared screen.
     if (redraw) print_out("\033[H\033[J");
     print_out("{}", text ? *text : fmt::format("{}\n", text.error().text()));

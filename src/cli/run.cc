@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/print.h"
 #include "base/unique_fd.h"
+#include "cli/layout.h"
 #include "cli/verbs.h"
 #include "standalone/client.h"
 #include "standalone/runner.h"
@@ -25,7 +26,7 @@ namespace {
 constexpr int kLookMillis = 200;
 constexpr int64_t kQuietSeconds = 10;
 
-// What the user sees while a job waits: on a terminal one line that is rewritten, else a line at a change, with some
+// What the user sees while a job waits: on a terminal lines that are rewritten, else a line at a change, with some
 // seconds between two.
 class Progress {
  public:
@@ -38,9 +39,11 @@ class Progress {
       if (text == last_ || (!last_.empty() && seconds < last_seconds_ + kQuietSeconds)) return;
       print_to(stderr, "heddle: {}\n", text);
     } else if (text != last_ || seconds != last_seconds_) {
-      const std::string line = fmt::format("heddle: {} ({} s)", text, seconds);
-      print_to(stderr, "\r\033[K{}", line.substr(0, width()));
+      clear_lines();
+      const std::string lines = wrap(fmt::format("heddle: {} ({} s)", printable(text), seconds), width(), kIndent);
+      print_to(stderr, "{}", lines);
       std::fflush(stderr);
+      shown_ = std::count(lines.begin(), lines.end(), '\n') + 1;
     }
     last_ = text;
     last_seconds_ = seconds;
@@ -48,15 +51,25 @@ class Progress {
 
   // Takes the line away, so that the command begins on a clean one.
   void clear() {
-    if (terminal_ && !last_.empty()) print_to(stderr, "\r\033[K");
+    if (terminal_ && !last_.empty()) clear_lines();
     last_.clear();
   }
 
  private:
-  static size_t width() {
+  static constexpr size_t kIndent = 8;  // of "heddle: "
+
+  static int width() {
     winsize size{};
     if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return 79;
-    return size.ws_col - 1U;
+    return size.ws_col - 1;
+  }
+
+  // Up to the first of the lines that are shown, and everything from there on away.
+  void clear_lines() {
+    print_to(stderr, "\r");
+    if (shown_ > 1) print_to(stderr, "\033[{}A", shown_ - 1);
+    print_to(stderr, "\033[J");
+    shown_ = 0;
   }
 
   const Clock& clock_;
@@ -64,6 +77,7 @@ class Progress {
   bool terminal_ = isatty(STDERR_FILENO) == 1;
   std::string last_;
   int64_t last_seconds_ = -1;
+  std::ptrdiff_t shown_ = 0;  // lines
 };
 
 std::string reasons_text(const std::vector<engine::Reason>& reasons) {
@@ -95,7 +109,7 @@ class Run {
 
   int go(Announcement announcement) {
     auto submitted = submit();
-    if (!submitted) return report(submitted.error());
+    if (!submitted) return report_answer(submitted.error());
     if (const auto* rejected = std::get_if<standalone::Rejected>(&*submitted); rejected != nullptr) {
       print_to(stderr, "heddle: cannot run with {}: {}\n", standalone::describe(args_.request),
                reasons_text(rejected->reasons));
@@ -136,7 +150,7 @@ class Run {
             fmt::format("job {} keeps its place; Heddle does not answer, waiting for it to come back", job.id));
       } else {
         progress_.clear();
-        return report(now.error());
+        return report_answer(now.error());
       }
     }
     if (job.state == standalone::JobState::kEnded) {
@@ -152,7 +166,7 @@ class Run {
     if (!why.empty()) print_to(stderr, "heddle: {}\n", why);
     const auto cancelled = client_.cancel(fmt::format("{}", job.id), code == kNo ? "not in time: no room came" : "");
     // When nobody answers, the job leaves the queue with this process.
-    if (!cancelled && cancelled.error().code != Code::kUnavailable) return report(cancelled.error());
+    if (!cancelled && cancelled.error().code != Code::kUnavailable) return report_answer(cancelled.error());
     return code;
   }
 
@@ -167,7 +181,7 @@ class Run {
       launch = client_.launch(id);
     }
     progress_.clear();
-    if (!launch) return report(launch.error());
+    if (!launch) return report_answer(launch.error());
     standalone::RunPlan plan;
     plan.command = args_.request.command;
     plan.environment = launch->environment;
@@ -188,13 +202,16 @@ class Run {
     const bool requeue = args_.request.on_eviction == standalone::OnEviction::kRequeue;
     while (true) {
       auto now = client_.job(job.id);
-      if (!now && (!requeue || now.error().code != Code::kUnavailable)) return code;
+      if (!now && (!requeue || now.error().code != Code::kUnavailable)) {
+        print_to(stderr, "heddle: job {} was told to end; Heddle does not run any more\n", job.id);
+        return code;
+      }
       if (now && now->state != standalone::JobState::kRunning) {
         job = std::move(*now);
         break;
       }
       if (now && !requeue) {
-        say_evicted(*now);
+        say_why(*now);
         return code;
       }
       if (!now) progress_.show(fmt::format("job {} was told to end; Heddle does not answer, waiting for it", job.id));
@@ -202,15 +219,20 @@ class Run {
     }
     progress_.clear();
     if (job.state == standalone::JobState::kEnded) {
-      say_evicted(job);
+      say_why(job);
       return code;
     }
     print_to(stderr, "heddle: job {} gave way to another one, and waits to run again from its beginning\n", job.id);
     return std::nullopt;
   }
 
-  static void say_evicted(const standalone::JobStatus& job) {
-    if (!job.evicted_why.empty()) print_to(stderr, "heddle: job {} was evicted: {}\n", job.id, job.evicted_why);
+  // Of a command that did not end by itself.
+  static void say_why(const standalone::JobStatus& job) {
+    if (!job.evicted_why.empty()) {
+      print_to(stderr, "heddle: job {} was evicted: {}\n", job.id, job.evicted_why);
+    } else if (const std::string& why = job.ending.empty() ? job.outcome : job.ending; !why.empty()) {
+      print_to(stderr, "heddle: job {} did not end by itself: {}\n", job.id, why);
+    }
   }
 
   const RunArgs& args_;

@@ -20,6 +20,8 @@ using Json = nlohmann::json;
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 constexpr size_t kBar = 24;
+constexpr size_t kIndent = 4;               // of the further lines of a reason
+constexpr size_t kShortName = 12;           // of models, names and users, where the terminal is narrow
 constexpr std::ptrdiff_t kQueueColumn = 3;  // of jobs, where there are queues
 
 std::string mebibytes(int64_t bytes) {
@@ -124,8 +126,9 @@ std::string leaving_lines(const Json& status, int width) {
   for (const auto& job : status.at("jobs")) {
     const std::string why = eviction_of(job);
     if (why.empty()) continue;
-    out += cut(fmt::format("  job {}: {}; then it {}", job.at("id").get<int64_t>(), why, after_eviction(job)), width) +
-           "\n";
+    const std::string line =
+        fmt::format("  job {}: {}; then it {}", job.at("id").get<int64_t>(), why, after_eviction(job));
+    out += wrap(line, width, kIndent) + "\n";
   }
   return out.empty() ? out : "\nGiving way, and to whom:\n" + out;
 }
@@ -143,7 +146,7 @@ std::string waiting_lines(const Json& status, int width) {
   if (lines.empty()) return "";
   std::sort(lines.begin(), lines.end());
   std::string out = "\nWaiting, and why:\n";
-  for (const auto& [queue, position, line] : lines) out += cut(line, width) + "\n";
+  for (const auto& [queue, position, line] : lines) out += wrap(line, width, kIndent) + "\n";
   return out;
 }
 
@@ -159,6 +162,65 @@ Rows ended_rows(const Json& status) {
   return rows;
 }
 
+size_t widest(const Rows& rows) {
+  size_t most = 0;
+  const std::string text = layout(rows, 0);
+  for (size_t from = 0, end = 0; (end = text.find('\n', from)) != std::string::npos; from = end + 1)
+    most = std::max(most, columns(text.substr(from, end - from)));
+  return most;
+}
+
+bool too_wide(const Rows& rows, int width) {
+  return width > 0 && widest(rows) > static_cast<size_t>(width);
+}
+
+void shorten(Rows& rows, size_t column) {
+  for (size_t i = 1; i < rows.size(); ++i) rows[i][column] = cut(rows[i][column], kShortName);
+}
+
+void replace_all(std::string& text, std::string_view part, std::string_view instead) {
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += instead.size())
+    text.replace(at, part.size(), instead);
+}
+
+// Where the terminal is narrow: amounts stay whole, and what can be shorter gives way before a line is cut.
+std::string cards_text(const Json& status, int width) {
+  Rows rows = card_rows(status);
+  constexpr std::ptrdiff_t kBarColumn = 2;
+  constexpr size_t kModel = 1;
+  if (too_wide(rows, width)) {
+    for (auto& row : rows) row.erase(row.begin() + kBarColumn);
+    rows.front()[kBarColumn] = "MEMORY GRANTED";
+  }
+  if (too_wide(rows, width)) shorten(rows, kModel);
+  return layout(rows, width);
+}
+
+std::string jobs_text(const Json& status, int width) {
+  Rows rows = job_rows(status);
+  const size_t share = rows.front().size() - 4;
+  if (width > 0) {
+    const auto without_command = [&rows] {
+      Rows some = rows;
+      for (auto& row : some) row.pop_back();
+      return widest(some);
+    };
+    constexpr size_t kCommand = 16;  // of it there is to be left so much
+    const auto narrow = [&] { return without_command() + kCommand > static_cast<size_t>(width); };
+    if (too_wide(rows, width) && narrow()) {
+      for (size_t i = 1; i < rows.size(); ++i) {
+        replace_all(rows[i][share], " of a card", "");
+        replace_all(rows[i][share], " of the compute", "");
+        replace_all(rows[i][share], " and ", ", ");
+      }
+    }
+    for (const size_t column : {size_t{1}, size_t{2}}) {
+      if (too_wide(rows, width) && narrow()) shorten(rows, column);
+    }
+  }
+  return layout(rows, width);
+}
+
 tl::unexpected<Error> strange_answer() {
   return fail(Code::kInternal, "Heddle gave an answer that this version does not understand");
 }
@@ -171,11 +233,11 @@ Result<std::string> status_table(const std::string& status_json, Ended ended, in
     std::string out =
         fmt::format("Heddle {} on {}", status.at("version").get<std::string>(), status.at("node").get<std::string>());
     if (status.at("simulated").get<bool>()) out += ": SIMULATED cards, nothing here is real hardware";
-    out += "\n\n" + layout(card_rows(status), width);
+    out += "\n\n" + cards_text(status, width);
     if (status.at("jobs").empty()) {
       out += "\nNo jobs.\n";
     } else {
-      out += "\n" + layout(job_rows(status), width) + leaving_lines(status, width) + waiting_lines(status, width);
+      out += "\n" + jobs_text(status, width) + leaving_lines(status, width) + waiting_lines(status, width);
     }
     if (const auto trouble = status.value("trouble", std::string()); !trouble.empty()) {
       out += "\nThe state of the cards is not known now: " + printable(trouble) + "\n";

@@ -5,6 +5,8 @@
 
 #include <sstream>
 
+#include "cli/layout.h"
+
 namespace heddle::cli {
 namespace {
 
@@ -55,6 +57,38 @@ TEST(StatusTable, FitsTheTerminal) {
   std::string line;
   std::getline(lines, line);  // the heading may be longer
   while (std::getline(lines, line)) EXPECT_LE(line.size(), 40U) << line;
+}
+
+TEST(StatusTable, AtEightyColumnsAmountsAndReasonsAreWhole) {
+  std::string status = kStatus;
+  const auto put = [&status](const std::string& old, const std::string& with) {
+    const size_t at = status.find(old);
+    ASSERT_NE(at, std::string::npos) << old;
+    status.replace(at, old.size(), with);
+  };
+  put("NVIDIA H100", "NVIDIA H100 80GB HBM3");
+  put(R"("what":"5Gi of a card")", R"("what":"5000Mi and 30% of the compute of a card")");
+  put("8Gi wanted, 5Gi free on gpu-0",
+      "8Gi wanted, 5Gi free on gpu-0, and that is held by job 1 of ann and job 2 of ann: fits when job 1 ends");
+  const auto text = status_table(status, Ended::kHide, 80).value();
+  EXPECT_THAT(text, testing::ContainsRegex("5120Mi of 10240Mi +30% +1\n"));
+  EXPECT_THAT(text, HasSubstr("5000Mi, 30%  gpu-0"));
+  EXPECT_THAT(text, HasSubstr("sleep ?[31m1\n"));
+  EXPECT_THAT(text, HasSubstr("  1. job 3: 8Gi wanted, 5Gi free on gpu-0, and that is held by job 1 of ann and\n"
+                              "    job 2 of ann: fits when job 1 ends\n"));
+  EXPECT_THAT(status_table(status, Ended::kHide, 200).value(),
+              HasSubstr("5000Mi and 30% of the compute of a card  gpu-0"))
+      << "where there is room nothing is shorter";
+}
+
+TEST(Wrap, BreaksAtSpacesAndLongWordsWhereTheLineEnds) {
+  EXPECT_EQ(wrap("a text", 0, 2), "a text");
+  EXPECT_EQ(wrap("one two three", 13, 2), "one two three");
+  EXPECT_EQ(wrap("one two three", 8, 2), "one two\n  three");
+  EXPECT_EQ(wrap("one two three", 7, 2), "one two\n  three");
+  EXPECT_EQ(wrap("  abcdefghij kl", 6, 1), "  abcd\n efghi\n j kl");
+  EXPECT_EQ(wrap("\u00e4\u00f6 \u00fc\u00df\u00e4", 4, 0), "\u00e4\u00f6\n\u00fc\u00df\u00e4") << "columns, not bytes";
+  EXPECT_EQ(wrap("ab", 1, 4), "ab") << "no room at all";
 }
 
 TEST(StatusTable, RefusesWhatItDoesNotUnderstand) {

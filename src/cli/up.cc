@@ -12,8 +12,10 @@
 #include "base/file.h"
 #include "base/print.h"
 #include "base/unique_fd.h"
+#include "cli/layout.h"
 #include "cli/verbs.h"
 #include "cli/yaml_json.h"
+#include "standalone/job_queues.h"
 #include "standalone/simulated.h"
 #include "standalone/state_dir.h"
 
@@ -22,7 +24,7 @@ namespace {
 
 constexpr size_t kMostQueues = size_t{1} << 20;  // bytes of the file
 
-std::string summary(const standalone::Ready& ready) {
+std::string summary(const standalone::Ready& ready, const standalone::UpOptions& options) {
   const bool simulated = ready.machine.origin == standalone::Origin::kSimulated;
   std::string text = fmt::format("Heddle is up on {}{}.\n", ready.machine.node,
                                  simulated ? ", on SIMULATED cards: nothing here is real hardware" : "");
@@ -37,6 +39,10 @@ std::string summary(const standalone::Ready& ready) {
   }
   text += fmt::format("state: {}\n", ready.folder);
   if (!ready.page_url.empty()) text += fmt::format("page:  {}\n", ready.page_url);
+  for (const auto& line :
+       standalone::reserved_beyond(options.queues.value_or(std::vector<std::string>()), ready.machine.slices)) {
+    text += fmt::format("warning: {}\n", printable(line));
+  }
   return text + "next:  heddle run --memory 8Gi --cores 30 -- COMMAND     heddle ps     heddle down\n";
 }
 
@@ -60,6 +66,8 @@ Result<std::vector<std::string>> read_queues(const std::string& file) {
     return fail(Code::kInvalidArgument,
                 fmt::format("{} has no AcceleratorQueue; write --queues none to have no queues", file), "--queues");
   }
+  if (const auto good = standalone::check_queues(*documents); !good)
+    return fail(good.error().code, fmt::format("{}: {}", file, good.error().message), "--queues");
   return documents;
 }
 
@@ -91,8 +99,8 @@ int exit_code(const Error& error) {
   }
   dup2(out, STDOUT_FILENO);
   dup2(out, STDERR_FILENO);
-  const auto ready = [&report](const standalone::Ready& done) {
-    put(report.get(), "0" + summary(done));
+  const auto ready = [&report, &options](const standalone::Ready& done) {
+    put(report.get(), "0" + summary(done, options));
     report.reset();
   };
   const auto served = standalone::serve(options, ready);
@@ -160,8 +168,8 @@ int up(const UpArgs& args, const Context& context) {
     options.queues = std::move(*queues);
   }
   if (!args.foreground) return start_daemon(options);
-  const auto ready = [](const standalone::Ready& done) {
-    print_out("{}", summary(done));
+  const auto ready = [&options](const standalone::Ready& done) {
+    print_out("{}", summary(done, options));
     std::fflush(stdout);
   };
   const auto served = standalone::serve(options, ready);

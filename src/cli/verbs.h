@@ -45,6 +45,8 @@ inline constexpr int kError = 3;
 
 // Prints "heddle: text" on standard error; returns kUsage for kInvalidArgument, else kError.
 int report(const Error& error);
+// The same for what the Heddle of this machine says: who may not is told a correct "no".
+int report_answer(const Error& error);
 // The same for verbs that were called rightly: always kError.
 int report_error(const Error& error);
 // How to reach the cluster: the flag, KUBECONFIG, ~/.kube/config, or from inside a pod.

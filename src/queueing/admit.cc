@@ -200,11 +200,14 @@ std::optional<Reason> Queues::Impl::window_refusal(const Entry& entry, size_t m,
   }
   if (entry.demand[m] <= total - used - reserved_then) return std::nullopt;
   const bool later = when > now;
-  return Reason{"Reservation", fmt::format("{} of {} are reserved {} {}, and {} in use then, {} asked{}",
-                                           amount_text(meters[m], reserved_then), amount_text(meters[m], total),
-                                           later ? "from" : "since before", format_rfc3339(when),
-                                           amount_text(meters[m], used), amount_text(meters[m], entry.demand[m]),
-                                           later ? ": fits with a declared runtime that ends before" : "")};
+  return Reason{
+      "Reservation",
+      fmt::format("{} of {} are reserved {} {}, and {} in use then, {} asked{}", amount_text(meters[m], reserved_then),
+                  amount_text(meters[m], total), later ? "from" : "since before", format_rfc3339(when),
+                  amount_text(meters[m], used), amount_text(meters[m], entry.demand[m]),
+                  later ? ": fits with a declared runtime that ends before (--deadline of a job, "
+                          "activeDeadlineSeconds of a pod)"
+                        : "")};
 }
 
 // Boxes that other guarantees, and what is left of the own one, may still call for.

@@ -98,6 +98,7 @@ Result<JobStatus> parse_job(const std::string& body) {
     if (json.at("exitCode").is_number_integer()) job.exit_code = json["exitCode"].get<int64_t>();
     job.outcome = json.value("outcome", "");
     if (const auto why = json.find("evictedWhy"); why != json.end() && why->is_string()) job.evicted_why = *why;
+    if (const auto why = json.find("ending"); why != json.end() && why->is_string()) job.ending = *why;
     return job;
   } catch (const Json::exception&) {
     return strange_answer();

@@ -27,6 +27,7 @@ struct JobStatus {
   std::string outcome;
   std::string queue;        // empty: there are no queues
   std::string evicted_why;  // empty: nobody takes its place
+  std::string ending;       // why it is told to end, while it runs still; empty: it is not
 };
 
 struct Rejected {

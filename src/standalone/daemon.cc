@@ -24,13 +24,6 @@ namespace {
 constexpr int kTickMillis = 1000;
 constexpr int kRetryMillis = 20;
 
-model::DeviceClass device_class() {
-  model::DeviceClass out;
-  out.meta.name = std::string(kClass);
-  out.selectors = {"device.driver == \"accelerator.heddle.dev\""};
-  return out;
-}
-
 // As explanations name it.
 std::string job_key(const Job& job) {
   return fmt::format("job {}", job.id);
@@ -228,6 +221,7 @@ Result<std::variant<JobView, Refused>> Daemon::submit(const JobRequest& request,
   HEDDLE_CHECK_OK(check_request(request));
   const std::lock_guard lock(mutex_);
   if (shutting_down_) return fail(Code::kUnavailable, "Heddle is being stopped");
+  HEDDLE_CHECK_OK(check_on_cards(request, machine_.cards));
   if (!alive(client)) return fail(Code::kInvalidArgument, "the client process has ended", "client");
   Job job;
   HEDDLE_TRY(const uint64_t seed, random_seed());
@@ -273,6 +267,7 @@ JobView Daemon::job_view(const Job& job) const {
     view.position = wait->second.position;
     view.reasons = wait->second.reasons;
   }
+  if (const auto ending = endings_.find(job.id); ending != endings_.end()) view.ending = ending->second.why;
   if (!job.allocation) return view;
   const auto used = job.state == JobState::kRunning ? guard_usage(guard_folder(job)) : std::map<std::string, int64_t>();
   for (const auto& result : job.allocation->results) {

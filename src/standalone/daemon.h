@@ -64,6 +64,7 @@ struct JobView {
   std::vector<ShareView> shares;
   std::string output;  // the file of a detached job's output
   std::string queue;   // empty: there are no queues
+  std::string ending;  // why it is told to end, while it runs still
 };
 
 struct CardView {

@@ -284,6 +284,25 @@ Result<void> check_request(const JobRequest& request) {
   return {};
 }
 
+Result<void> check_on_cards(const JobRequest& request, const std::vector<vendors::Card>& cards) {
+  if (!request.virtual_bytes || request.memory_bytes) return {};
+  constexpr int64_t kAll = 100;
+  const int64_t percent = request.memory_percent.value_or(kAll);
+  for (const auto& card : cards) {
+    if (!request.vendor.empty() && lower(request.vendor) != card.vendor) continue;
+    if (lower(card.model).find(lower(request.model)) == std::string::npos) continue;
+    const auto granted = static_cast<int64_t>(Int128{card.memory_bytes} * percent / kAll) / kMebibyte * kMebibyte;
+    if (*request.virtual_bytes > granted) continue;
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} is not more than the {} that {} of a card ({}) {}: ask for more, or leave it out",
+                            format_bytes(*request.virtual_bytes), format_bytes(granted),
+                            request.memory_percent ? fmt::format("{}%", percent) : "the whole", card.model,
+                            request.memory_percent ? "are" : "is"),
+                "--virtual-memory");
+  }
+  return {};
+}
+
 Result<int64_t> parse_memory(std::string_view text) {
   auto quantity = Quantity::parse(text);
   if (!quantity) {
@@ -306,6 +325,13 @@ Result<int64_t> parse_memory(std::string_view text) {
                 fmt::format("'{}' is not a whole number of MiB: write {}Mi", text, *bytes / kMebibyte + 1));
   }
   return *bytes;
+}
+
+model::DeviceClass device_class() {
+  model::DeviceClass out;
+  out.meta.name = std::string(kClass);
+  out.selectors = {"device.driver == \"accelerator.heddle.dev\""};
+  return out;
 }
 
 Result<model::ClaimSpec> claim_spec(const JobRequest& request, const std::vector<vendors::Card>& cards) {

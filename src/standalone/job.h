@@ -118,6 +118,9 @@ std::string request_json(const JobRequest& request);
 Result<JobRequest> parse_request(std::string_view json);
 // Everything that a request alone can tell. Errors: kInvalidArgument; `field` is the flag of `heddle run` ("--memory").
 Result<void> check_request(const JobRequest& request);
+// What only the cards can tell of it: virtual memory must be more than what is granted of each card that it may get, be
+// that a percentage or the whole. Errors: as check_request().
+Result<void> check_on_cards(const JobRequest& request, const std::vector<vendors::Card>& cards);
 
 // "8Gi" -> bytes. A unit is required, and a whole number of MiB. Errors: kInvalidArgument with the fix; field is empty.
 Result<int64_t> parse_memory(std::string_view text);
@@ -127,6 +130,7 @@ Result<int64_t> parse_memory(std::string_view text);
 // that are there), kInvalidArgument when the cards that it names are of several vendors: a program is written for one.
 inline constexpr std::string_view kClaimRequest = "card";
 inline constexpr std::string_view kClass = "heddle";
+model::DeviceClass device_class();  // of every card that Heddle serves
 Result<model::ClaimSpec> claim_spec(const JobRequest& request, const std::vector<vendors::Card>& cards);
 
 // "5000Mi and 50% of the compute of a card", "2 whole cards".

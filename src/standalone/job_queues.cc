@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/json_read.h"
 #include "engine/demand.h"
+#include "engine/written_fields.h"
 
 namespace heddle::standalone {
 namespace {
@@ -28,6 +29,7 @@ tl::unexpected<Error> wrong(const std::string& where, const std::string& what) {
 }
 
 Result<void> collect(const Json& object, const std::string& where, Json& into) {
+  if (object.is_array()) return wrong(where, "is a list: write each object as a document of its own, with --- between");
   const std::string kind = json_text(object, "kind");
   const bool reservations = kind == std::string(kReservation) + "List";
   if (kind == "List" || reservations || kind == std::string(kKind) + "List") {
@@ -41,12 +43,20 @@ Result<void> collect(const Json& object, const std::string& where, Json& into) {
     }
     return {};
   }
+  if (!object.is_object()) return wrong(where, fmt::format("is no object; write {} or {}", kKind, kReservation));
+  if (kind.empty()) return wrong(where, fmt::format("kind: is missing; write {} or {}", kKind, kReservation));
   if (kind != kKind && kind != kReservation) {
-    return wrong(where, fmt::format("kind: {} is not read here; write {} or {}", kind.empty() ? "nothing" : kind, kKind,
-                                    kReservation));
+    return wrong(where, fmt::format("kind: {} is not read here; write {} or {}", kind, kKind, kReservation));
   }
   if (const std::string version = json_text(object, "apiVersion"); !version.empty() && version != kVersion) {
     return wrong(where, fmt::format("apiVersion: {} is not read; write {}", version, kVersion));
+  }
+  const std::string text = dump_json(object);
+  const auto known = kind == kKind ? engine::check_queue_fields(text) : engine::check_reservation_fields(text);
+  if (!known) {
+    const std::string name = object.contains("metadata") ? json_text(object.at("metadata"), "name") : std::string();
+    return wrong(name.empty() ? where : fmt::format("{} {}", kind == kKind ? "queue" : "reservation", name),
+                 known.error().text());
   }
   into.push_back(object);
   return {};
@@ -128,6 +138,40 @@ Result<std::string> check_queues(const std::vector<std::string>& documents) {
   engine::QueueTable table;
   HEDDLE_CHECK_OK(fill(objects, table));
   return dump_json(objects);
+}
+
+std::vector<std::string> reserved_beyond(const std::vector<std::string>& documents,
+                                         const std::vector<model::ResourceSlice>& slices) {
+  const auto text = check_queues(documents);
+  if (!text || text->empty()) return {};
+  engine::State state;
+  state.upsert_class(device_class());
+  for (const auto& slice : slices) state.upsert_slice(slice);
+  // Without the queues, whose guarantees may promise more than there is.
+  engine::QueueTable table;
+  for (Json object : parse_json(*text)) {
+    if (json_text(object, "kind") != kReservation) continue;
+    object["spec"].erase("queue");
+    object["spec"]["namespaces"] = {"anybody"};
+    if (!put_reservation(dump_json(object), table)) return {};
+  }
+  table.settle();
+  const queueing::Config config = table.config([&](const std::string& name) { return engine::fleet_of(state, name); });
+  std::vector<std::string> lines;
+  for (const queueing::Reservation& reservation : config.reservations) {
+    for (const auto& meter : config.meters) {
+      const auto amount = reservation.amounts.find(meter.name);
+      const int64_t there = config.queues.front().quotas.at(meter.name).guaranteed.value_or(0);
+      if (amount == reservation.amounts.end() || amount->second <= there) continue;
+      lines.push_back(
+          fmt::format("reservation {} keeps {} free, and there are {} here: until it is over only jobs with "
+                      "--reservation {}, or with a "
+                      "--deadline before it starts, get any",
+                      reservation.name, queueing::amount_text(meter, amount->second),
+                      queueing::amount_text(meter, there), reservation.name));
+    }
+  }
+  return lines;
 }
 
 Result<JobQueues> JobQueues::make(const std::string& text, Duration patience) {

@@ -30,6 +30,11 @@ namespace heddle::standalone {
 // field "--queues": names the queue or the reservation, its field and the fix.
 Result<std::string> check_queues(const std::vector<std::string>& documents);
 
+// What reservations of these documents, which check_queues() has found good, keep free beyond what the machine has, a
+// line each: while such a one lasts, or is to come, nobody else gets a device of it. slices: of the machine.
+std::vector<std::string> reserved_beyond(const std::vector<std::string>& documents,
+                                         const std::vector<model::ResourceSlice>& slices);
+
 class JobQueues {
  public:
   using Past = std::map<std::string, model::QueuePast>;  // by queue

@@ -108,6 +108,8 @@ class JobQueuesTest : public ::testing::Test {
     return out;
   }
 
+  [[nodiscard]] const std::vector<model::ResourceSlice>& slices() const { return slices_; }
+
   engine::State state;
   SeededRandom random{1};
   std::vector<vendors::Card> cards;
@@ -130,7 +132,15 @@ TEST(CheckQueues, NamesTheQueueAndTheField) {
               HasSubstr("good: ["));
   EXPECT_THAT(why({good, good}), HasSubstr("--queues: queue a: metadata.name: is there twice"));
   EXPECT_THAT(why({R"({"kind":"Pod"})"}), HasSubstr("document 1: kind: Pod is not read here"));
-  EXPECT_THAT(why({"[]"}), HasSubstr("document 1: kind: nothing is not read here"));
+  EXPECT_THAT(why({"[]"}), HasSubstr("document 1: is a list: write each object as a document of its own"));
+  EXPECT_THAT(why({"7"}), HasSubstr("document 1: is no object; write AcceleratorQueue or AcceleratorReservation"));
+  EXPECT_THAT(why({"{}"}), HasSubstr("document 1: kind: is missing; write AcceleratorQueue"));
+  EXPECT_THAT(why({queue("a", R"("wieght":2)")}),
+              HasSubstr("queue a: spec.wieght: there is no such field; did you mean weight?"));
+  EXPECT_THAT(why({queue("a", R"("quotas":[{"garanteed":1,"limt":2}])")}),
+              HasSubstr("queue a: spec.quotas[0].garanteed: there is no such field; did you mean guaranteed?"));
+  EXPECT_THAT(why({reservation("r", R"("strat":"x")")}),
+              HasSubstr("reservation r: spec.strat: there is no such field; did you mean start?"));
   EXPECT_THAT(why({queue("a", R"("weight":0)")}), HasSubstr("queue a: spec.weight: is 0"));
   EXPECT_THAT(why({queue("a", R"("parent":"b")")}), HasSubstr("queue a: spec.parent"));
   EXPECT_THAT(why({queue("unassigned", "")}), HasSubstr("queue unassigned: metadata.name"));
@@ -150,6 +160,20 @@ TEST(CheckQueues, TakesReservationsToo) {
   EXPECT_THAT(why({reservation("r", R"("start":"1970-01-01T00:16:40Z")")}), HasSubstr("reservation r: spec.end"));
   EXPECT_THAT(why({three_cards("r", R"("queue":"a")")}), HasSubstr("reservation r: spec.queue: there is no queue a"));
   EXPECT_THAT(why({three_cards("r", R"("queue":"a")"), queue("a", "")}), HasSubstr("good: ["));
+}
+
+TEST_F(JobQueuesTest, AReservationOfMoreThanTheMachineHasIsToldOf) {
+  const std::string promises = queue("a", R"("quotas":[{"guaranteed":64}])");
+  const auto lines = reserved_beyond({promises, three_cards("r", R"("queue":"a")"),
+                                      reservation("s", R"("start":"1970-01-01T00:16:40Z","end":"1970-01-01T00:33:20Z",
+                                                         "amounts":[{"amount":5}],"namespaces":["n"])")},
+                                     slices());
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0],
+            "reservation s keeps 5 devices free, and there are 4 devices here: until it is over only jobs with "
+            "--reservation s, or with a --deadline before it starts, get any");
+  EXPECT_TRUE(reserved_beyond({promises}, slices()).empty());
+  EXPECT_TRUE(reserved_beyond({}, slices()).empty());
 }
 
 TEST_F(JobQueuesTest, UsersAndGroupsStandInThePlaceOfNamespaces) {

@@ -124,6 +124,31 @@ TEST(RequestJson, ComesBackAsItWas) {
   }
 }
 
+TEST(CheckOnCards, VirtualMemoryIsMoreThanWhatIsGranted) {
+  constexpr int64_t kGi = int64_t{1} << 30;
+  auto here = cards();
+  for (auto& card : here) card.memory_bytes = card.model == "NVIDIA L4" ? 24 * kGi : 80 * kGi;
+  const auto why = [&here](std::optional<int64_t> percent, int64_t gi, const std::string& model) {
+    JobRequest request;
+    request.command = {"true"};
+    request.memory_percent = percent;
+    request.virtual_bytes = gi * kGi;
+    request.model = model;
+    EXPECT_TRUE(check_request(request)) << "the request alone does not tell";
+    const auto checked = check_on_cards(request, here);
+    return checked ? std::string("good") : checked.error().text();
+  };
+  EXPECT_EQ(why(25, 20, "h100"),
+            "--virtual-memory: 20Gi is not more than the 20Gi that 25% of a card (NVIDIA H100 80GB HBM3) are: ask for "
+            "more, or leave it out");
+  EXPECT_EQ(why(25, 21, "h100"), "good");
+  EXPECT_EQ(why(25, 7, "L4"), "good");
+  EXPECT_THAT(why(25, 7, ""), HasSubstr("7Gi is not more than the 20Gi")) << "it may get either";
+  EXPECT_THAT(why(std::nullopt, 12, "L4"), HasSubstr("12Gi is not more than the 24Gi that the whole of a card"));
+  EXPECT_EQ(why(std::nullopt, 25, "L4"), "good");
+  EXPECT_TRUE(check_on_cards(share(3000, 30), here));
+}
+
 TEST(ClaimSpec, SaysWhatWasAsked) {
   const auto spec = claim_spec(share(3000, 30), cards()).value();
   ASSERT_EQ(spec.requests.size(), 1U);

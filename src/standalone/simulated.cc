@@ -142,7 +142,7 @@ Result<SimulatedCards> short_form(const std::string& part) {
   if (npu) model.erase(0, kAscend.size());
   if (model == "A100") model = "A100-80";
   if (npu && model == "910B") model = "910B4";
-  return SimulatedCards{npu ? "ascend" : "nvidia", fmt::format("  - {{model: {}, count: {}}}\n", model, count)};
+  return SimulatedCards{npu ? "ascend" : "nvidia", fmt::format("  - {{model: {}, count: {}}}\n", model, count), {}};
 }
 
 }  // namespace
@@ -157,7 +157,7 @@ Result<std::vector<SimulatedCards>> simulated_cards(const std::string& simulate)
       const auto [vendor, path] = vendor_and_path(part);
       auto text = read_file(path);
       if (!text) return fail(Code::kInvalidArgument, text.error().message, kFlag);
-      one = {vendor, *std::move(text)};
+      one = SimulatedCards{vendor, *std::move(text), path};
     } else {
       HEDDLE_TRY(one, short_form(part));
     }
@@ -214,7 +214,15 @@ Result<std::vector<Simulation>> prepare_simulation(const std::string& state_dir,
     if (!there) {
       const std::string description = fmt::format("{}/{}", root, simulator.description);
       HEDDLE_CHECK_OK(write_file_atomic(description, cards.yaml, 0644));
-      HEDDLE_CHECK_OK(run_tool({installed.tool, "create", "--config", description, "--root", root}));
+      const auto created = run_tool({installed.tool, "create", "--config", description, "--root", root});
+      if (!created) {
+        // The tool has read the copy: its user knows the file, or the short form alone.
+        std::string text = created.error().message;
+        const std::string known = cards.source.empty() ? simulate : cards.source;
+        for (size_t at = 0; (at = text.find(description, at)) != std::string::npos; at += known.size())
+          text.replace(at, description.size(), known);
+        return fail(created.error().code, text, created.error().field);
+      }
     }
     simulations.push_back({cards.vendor,
                            fmt::format("{}/{}", installed.library_dir, simulator.library),

@@ -16,6 +16,7 @@ enum class Remake { kNever, kIfChanged };
 struct SimulatedCards {
   std::string vendor;
   std::string yaml;
+  std::string source = {};  // the file that says so; empty: a short form does
 };
 
 // The parts of `simulate`, with commas between: "h100x2", "ascend910B4x2", "cards.yaml", "ascend:npus.yaml". Short

@@ -16,6 +16,7 @@ Json job_json(const Job& job) {
   Json out;
   out["id"] = job.id;
   out["name"] = job.request.name;
+  out["claim"] = job.uid;
   out["state"] = state_name(job.state);
   out["owner"] = job.owner.name;
   out["ownerUid"] = job.owner.uid;
@@ -38,6 +39,7 @@ Json job_view(const JobView& view) {
   Json out = job_json(view.job);
   out["output"] = view.output.empty() ? Json(nullptr) : Json(view.output);
   out["queue"] = view.queue.empty() ? Json(nullptr) : Json(view.queue);
+  out["ending"] = view.ending.empty() ? Json(nullptr) : Json(view.ending);
   out["position"] = view.position;
   out["reasons"] = Json::array();
   for (const auto& reason : view.reasons)

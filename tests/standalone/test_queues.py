@@ -116,6 +116,9 @@ def test_a_bad_file_names_the_field_and_loses_nothing(machine, tmp_path):
     for text, why in ((queue("a", weight=0), "queue a: spec.weight: is 0"),
                       (queue("a", parent="b"), "queue a: spec.parent"),
                       ("kind: Pod\n", "kind: Pod is not read here; write AcceleratorQueue"),
+                      (queue("a", wieght=2), "bad.yaml: queue a: spec.wieght: there is no such field; did you mean weight?"),
+                      (queue("a", quotas="[{garanteed: 1, limt: 2}]"), "spec.quotas[0].garanteed: there is no such field"),
+                      ("- a\n", "bad.yaml: document 1: is a list: write each object as a document of its own"),
                       ("a: [", "--queues"), ("", "has no AcceleratorQueue")):
         bad.write_text(text)
         refused = heddle.up("--queues", bad, check=1)
@@ -164,12 +167,23 @@ def test_a_reservation_is_kept_free_and_a_deadline_is_kept(machine):
         refused = heddle.call("run", *words, "--", "true")
         assert refused.returncode == 2 and why in refused.stderr, refused.stderr
     ended = heddle.call("run", "--queue", "a", "--reservation", "now", "--name", "short", "--deadline", "1s", "--", "sleep", "1000")
-    assert ended.returncode == 143, ended
+    assert ended.returncode == 143 and "did not end by itself: ended: its deadline of 1 s is over" in ended.stderr, ended
     assert "its deadline of 1 s is over" in eventually(
         lambda: next((job["outcome"] for job in heddle.status()["ended"] if job["name"] == "short"), None), "the end")
     for client in (long, explained):
         client.terminate()
         client.wait(60)
+
+
+def test_a_reservation_of_more_than_there_is_is_warned_of(machine, tmp_path):
+    heddle = machine("h100x1", [reservation("r", 3600, 7200, 2, namespaces=f"[{ME}]")])
+    heddle.call("down", check=0)
+    (tmp_path / "large.yaml").write_text(reservation("r", 3600, 7200, 2, namespaces=f"[{ME}]"))
+    warned = heddle.up("--queues", tmp_path / "large.yaml").stdout
+    assert "warning: reservation r keeps 2 devices free, and there are 1 devices here" in warned
+    assert heddle.call("run", "--deadline", "1m", "--", "true").returncode == 0
+    refused = heddle.call("run", "--no-wait", "--", "true")
+    assert refused.returncode == 2 and "(--deadline of a job, " in refused.stderr, refused.stderr
 
 
 def test_the_example_of_the_documentation_is_good(machine):

@@ -257,10 +257,56 @@ def test_cancel_and_signals(heddle, tmp_path):
     assert heddle.job("waits") is None
     heddle.call("cancel", "job", check=0)
     assert client.wait(60) == 143
+    assert "job 1 did not end by itself: cancelled by " in client.stderr.read()
     heddle.wait_empty()
     assert "cancelled" in heddle.status()["ended"][0]["outcome"]
     assert heddle.call("cancel", "job").returncode == 2, "it has ended already"
     assert heddle.call("cancel", "9999").returncode == 3
+
+
+def test_the_guard_is_looked_into_by_job(heddle, tmp_path):
+    heddle.start("--memory", "3Gi", "--cores", "30", "--name", "looked-at", "--", *until(tmp_path / "end"))
+    heddle.wait_state("looked-at", "running")
+    claim = heddle.job("looked-at")["claim"]
+    shown = heddle.call("guard", "status", check=0).stdout
+    assert "JOB" in shown and "1 (looked-at)" in shown and claim in shown
+    assert json.loads(heddle.call("guard", "status", "-o", "json", check=0).stdout)["claims"][0]["job"] == 1
+    for what in ("1", "looked-at", claim, claim[:8]):
+        assert "3072Mi" in heddle.call("guard", "trace", what, "--seconds", "1", check=0).stdout
+    unknown = heddle.call("guard", "trace", "nobody")
+    assert unknown.returncode == 3 and "no job and no claim matches 'nobody'" in unknown.stderr
+    (tmp_path / "end").touch()
+    heddle.wait_empty()
+    ended = heddle.call("guard", "trace", "1")
+    assert ended.returncode == 3 and "has no share now: `heddle explain 1`" in ended.stderr
+    heddle.call("down", check=0)
+    other = heddle.call("guard", "status", "--state-dir", tmp_path)
+    assert other.returncode == 3 and "start one with `heddle up`" in other.stderr
+    outside = heddle.call("guard", "selftest")
+    assert outside.returncode == 3 and "heddle run --memory 8Gi -- heddle guard selftest" in outside.stderr
+
+
+def test_the_guard_tests_itself_inside_a_job(heddle):
+    tested = heddle.call("run", "--memory", "8Gi", "--", HEDDLE, "guard", "selftest")
+    assert tested.returncode == 0, tested
+
+
+def test_virtual_memory_is_more_than_what_is_granted(heddle):
+    for words, why in ((["--memory-percent", "25"], "4Gi is not more than the 20389Mi that 25% of a card"),
+                       ([], "4Gi is not more than the 81559Mi that the whole of a card")):
+        refused = heddle.call("run", *words, "--virtual-memory", "4Gi", "--", "true")
+        assert refused.returncode == 1 and "--virtual-memory: " + why in refused.stderr, refused.stderr
+
+
+def test_a_description_that_is_wrong_is_named(tmp_path):
+    wrong = tmp_path / "mine.yaml"
+    wrong.write_text("cards: [{model: H100, cuont: 2}]\n")
+    machine = Standalone(simulate=str(wrong))
+    try:
+        refused = machine.up(check=1)
+        assert str(wrong) in refused.stderr and "simulation/cards.yaml" not in refused.stderr
+    finally:
+        machine.close()
 
 
 def test_timeout(heddle):
@@ -300,6 +346,8 @@ def test_down(heddle):
     heddle.call("down", "--kill", check=0)
     eventually(lambda: not alive(daemon), "the end of the daemon")
     assert client.wait(60) == 143
+    told = client.stderr.read()
+    assert "did not end by itself: ended by `heddle down --kill`" in told or "Heddle does not run any more" in told
     assert waits.wait(60) in (2, 3)
     assert heddle.call("ps").returncode == 3
     assert heddle.call("down").returncode == 0
@@ -323,7 +371,7 @@ def test_a_users_heddle_and_the_others():
         assert as_nobody("up", "--simulate", "h100x1", "--dashboard-port", "off").returncode == 0
         assert as_nobody("run", "--memory", "1Gi", "--", NVSIM_RUN, "--expect-total", "1Gi").returncode == 0
         heddle.call("ps", check=0)
-        roots = heddle.call("run", "--memory", "1Gi", "--", "true", check=3)
+        roots = heddle.call("run", "--memory", "1Gi", "--", "true", check=2)
         assert "runs commands of that user only" in roots.stderr
         assert heddle.status()["ended"][0]["id"] == 1, "it did not enter the queue"
         assert as_nobody("down").returncode == 0
@@ -333,8 +381,11 @@ def test_a_users_heddle_and_the_others():
             path = pathlib.Path(heddle.folder, name)
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         heddle.up()
-        closed = as_nobody("ps")
-        assert closed.returncode == 3 and "you may not use the Heddle in" in closed.stderr
+        for words in (["ps"], ["run", "--", "true"], ["explain", "1"], ["cancel", "1"], ["down"]):
+            closed = as_nobody(*words)
+            assert closed.returncode == 2 and "you may not use the Heddle in" in closed.stderr, words
+        closed = as_nobody("guard", "status")
+        assert closed.returncode == 2 and "you may not look into the claims in" in closed.stderr
     finally:
         heddle.close()
 
