@@ -177,7 +177,7 @@ def test_a_rule_of_an_administrator_keeps_work_away(managed, device_class, ns, f
 def test_kubernetes_evicts_what_does_not_tolerate_a_rule(api, controller, ns, make_node):
     """The tolerations of a claim's request are in its allocation, where Kubernetes looks for them; so it is for Heddle's devices."""
     node = make_node(cards=2)
-    stays = [{"key": "example.com/repair", "operator": "Exists"}]
+    stays = [{"key": "example.com/repair", "operator": "Exists", "effect": "NoExecute"}]  # without an effect it would go
     for name, more in (("goes", {}), ("stays", {"tolerations": stays})):
         api.create("resourceclaims", objects.claim(name, ns, **more))
         api.create("pods", objects.claim_user(name, ns, {"device": {"resourceClaimName": name}},
