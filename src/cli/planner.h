@@ -139,7 +139,7 @@ class Planner {
   Result<void> build_queues();
   void form_works();
   void form_gang(const controller::Unit& unit);
-  void join(const std::string& pod_key, PlannedWork work, Standing standing);
+  void join(const std::string& pod_key, const PlannedWork& work, Standing standing);
   Result<void> adopt_all();
   void note_victim(const PlannedWork& work, const queueing::Workload& workload, Time since);
   void note_plain_victims();

@@ -54,14 +54,13 @@ void Planner::form_works() {
     if (!holds && !open) continue;
     PlannedWork work;
     work.id = key;
-    join(key, std::move(work), !open ? Standing::kHolds : holds ? Standing::kBoth : Standing::kWaits);
+    join(key, work, !open ? Standing::kHolds : holds ? Standing::kBoth : Standing::kWaits);
   }
 }
 
-void Planner::join(const std::string& pod_key, PlannedWork work, Standing standing) {
+void Planner::join(const std::string& pod_key, const PlannedWork& work, Standing standing) {
   work_of_[pod_key] = work.id;
-  const std::string id = work.id;
-  PlannedWork& known = works_.try_emplace(id, std::move(work)).first->second;
+  PlannedWork& known = works_.try_emplace(work.id, work).first->second;
   if (standing != Standing::kHolds) known.waiting.push_back(pod_key);
   if (standing != Standing::kWaits) known.holders.push_back(pod_key);
 }
@@ -100,7 +99,7 @@ void Planner::form_gang(const controller::Unit& unit) {
     work.unit = unit.id;
     work.core = of_core;
     work.growth = !core.empty() && !of_core;
-    join(key, std::move(work), !open.contains(key) ? Standing::kHolds : holds ? Standing::kBoth : Standing::kWaits);
+    join(key, work, !open.contains(key) ? Standing::kHolds : holds ? Standing::kBoth : Standing::kWaits);
   }
 }
 

@@ -16,7 +16,6 @@ using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 using heddle::cli::testing::kFleet;
-using heddle::cli::testing::kNow;
 using heddle::cli::testing::pending;
 using heddle::cli::testing::placed;
 using heddle::cli::testing::plan_of;

@@ -45,7 +45,9 @@ std::vector<int64_t> sides_of(std::string_view text) {
     sides.push_back(side);
     at = next;
     if (at == end) break;
-    if (*at++ != 'x' || at == end) return {};
+    if (*at != 'x') return {};
+    ++at;
+    if (at == end) return {};
   }
   if (at != end || devices < 2 || sides.size() < 2) return {};
   std::sort(sides.begin(), sides.end());

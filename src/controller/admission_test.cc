@@ -13,8 +13,8 @@ namespace {
 using Json = nlohmann::json;
 
 std::shared_ptr<const catalog::Requests> rules() {
-  static const auto kRules = std::make_shared<const catalog::Requests>(catalog::Requests::built_in().value());
-  return kRules;
+  static const auto built_in = std::make_shared<const catalog::Requests>(catalog::Requests::built_in().value());
+  return built_in;
 }
 
 AdmissionContext context(std::shared_ptr<const QuotaTable> quotas = nullptr, const std::string& controller = "") {

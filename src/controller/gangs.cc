@@ -29,7 +29,7 @@ using dialects::kTopologyPreferredKey;
 using dialects::kTopologyRequiredKey;
 
 constexpr int64_t kMostMembers = kRanksOfAJob;
-constexpr std::string_view kSpBlock = "sp-block";
+constexpr const char* kSpBlock = "sp-block";
 constexpr const char* kSpBlockLevel = "superNode";
 
 std::optional<int64_t> whole_number(const std::string& text) {
@@ -340,7 +340,7 @@ Result<GangObject> read_gang_object(const Json& object, std::string_view object_
     case ObjectForm::kMinMember:
       out.minimum = count_of(spec, "minMember").value_or(1);
       out.subgroup_minimum = task_minima(spec);
-      if (const auto devices = whole_number(json_text(member(metadata, "annotations"), kSpBlock.data())); devices > 0)
+      if (const auto devices = whole_number(json_text(member(metadata, "annotations"), kSpBlock)); devices > 0)
         out.segment_devices = devices;
       return out;
     case ObjectForm::kPodGroup:

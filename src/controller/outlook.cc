@@ -23,8 +23,8 @@ constexpr size_t kMostAnswers = 65536;
 
 // What the end of running work can change.
 bool may_change(const Telling& telling) {
-  static const std::set<std::string> kCodes{"Capacity", "NodeFit", "Limit", "Borrowing", "Guarantee"};
-  return telling.outcome == "Waiting" && !telling.reasons.empty() && kCodes.contains(telling.reasons.front().code);
+  static const std::set<std::string> codes{"Capacity", "NodeFit", "Limit", "Borrowing", "Guarantee"};
+  return telling.outcome == "Waiting" && !telling.reasons.empty() && codes.contains(telling.reasons.front().code);
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ void Reconciler::Impl::refresh_running() {
 
 // Equal ones have equal answers.
 std::string Reconciler::Impl::outlook_key(const PodRecord& record) const {
-  const std::string key = record.pod.meta.key();
+  std::string key = record.pod.meta.key();
   const Unit* unit = units.unit_of(key);
   if (unit != nullptr && unit->gang) return "gang " + work_id(record) + " " + unit->id;
   const bool all_ours = record.requests.size() == record.pod.resource_claims.size();

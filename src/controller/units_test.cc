@@ -259,8 +259,8 @@ model::Pod segment_pod(const std::string& name, const std::string& index, int64_
 
 TEST(Units, MembersOfConsecutiveRanksAreOneSegment) {
   UnitTable table;
-  const char* const kIndexes[] = {"3", "0", "2", "1"};
-  for (const char* index : kIndexes) table.upsert(segment_pod(std::string("p") + index, index));
+  const char* const indexes[] = {"3", "0", "2", "1"};
+  for (const char* index : indexes) table.upsert(segment_pod(std::string("p") + index, index));
   const Unit* unit = table.unit_of("ns/p0");
   ASSERT_FALSE(unit->blocked);
   EXPECT_EQ(unit->segment_level, "rack");

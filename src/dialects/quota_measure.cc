@@ -58,7 +58,7 @@ int64_t slices_of(const Measure& measure, std::string_view kind) {
   kind.remove_prefix(prefix.size());
   int64_t slices = 0;
   const auto* end = kind.data() + kind.size();
-  const auto parsed = std::from_chars(kind.data(), end, slices);
+  const auto parsed = std::from_chars(kind.data(), kind.data() + kind.size(), slices);
   const bool whole = parsed.ec == std::errc() && std::string_view(parsed.ptr, end) == "g";
   return whole ? std::max<int64_t>(slices, 0) : 0;
 }

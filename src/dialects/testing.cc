@@ -50,8 +50,8 @@ std::string words(const ClaimForm& form) {
 }  // namespace
 
 const catalog::Requests& rules() {
-  static const catalog::Requests kRules = catalog::Requests::built_in().value();
-  return kRules;
+  static const catalog::Requests rules = catalog::Requests::built_in().value();
+  return rules;
 }
 
 std::string pod_json(const Texts& limits, const Texts& annotations, const Texts& requests) {
