@@ -70,6 +70,7 @@ void Planner::load() {
   for (const auto& [key, claim] : fleet_.claims) ledger_.upsert(claim);
   for (const auto& [key, quota] : fleet_.quotas) quotas_.upsert(quota);
   for (const auto& [name, topology] : fleet_.topologies) topologies_.upsert(topology);
+  state.keep_reserve(topologies_.levels());
   for (const auto& [key, entry] : fleet_.pods) {
     const model::Pod& pod = entry.pod;
     if (pod.node_name.empty() || pod.finished()) continue;

@@ -152,6 +152,10 @@ void Planner::gather(const controller::Unit& unit, const PlannedWork& work, Gang
     gang.pods.push_back(std::move(pod));
     gang.wants.push_back(std::move(*wants));
   }
+  const bool started = std::any_of(unit.members.begin(), unit.members.end(),
+                                   [&](const std::string& key) { return !fleet_.pods.at(key).pod.node_name.empty(); });
+  // In the place of members that it lost.
+  if (started && gang.placed < unit.minimum) gang.request.reserve = engine::Reserve::kOpen;
   const int64_t needed = work.one_of_gang() ? 1 : unit.minimum - gang.placed;
   gang.request.minimum = std::clamp<int64_t>(needed, 1, std::max<int64_t>(std::ssize(gang.pods), 1));
   if (work.core || gang.request.fixed_nodes.empty()) add_later(unit, work, gang);

@@ -73,9 +73,12 @@ TEST(QueueCodec, AReservationAndATopologyAreRead) {
   EXPECT_EQ(reservation->amounts.begin()->second, 4000);
   EXPECT_EQ((reservation->end - reservation->start).nanos, Duration::seconds(86400).nanos);
   const auto topology = parse_topology(object(
-      R"({"levels":[{"name":"link","deviceAttribute":"accelerator.heddle.dev/linkDomain"},{"name":"rack","nodeLabel":"r"}]})"));
+      R"({"levels":[{"name":"link","deviceAttribute":"accelerator.heddle.dev/linkDomain"},{"name":"rack","nodeLabel":"r","reserveNodes":2,"reserveUse":"Replacements"}]})"));
   ASSERT_TRUE(topology.has_value()) << topology.error().text();
   EXPECT_EQ(topology->levels[1].node_label, "r");
+  EXPECT_EQ(topology->levels[0].reserve_nodes, 0);
+  EXPECT_EQ(topology->levels[1].reserve_nodes, 2);
+  EXPECT_EQ(topology->levels[1].reserve_use, model::ReserveUse::kReplacements);
 }
 
 struct Bad {
@@ -157,6 +160,15 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"NoLevels", 't', R"({"levels":[]})", "spec.levels: must name at least one level"},
         Bad{"BothSources", 't', R"({"levels":[{"name":"a","nodeLabel":"b","deviceAttribute":"c"}]})",
             "spec.levels[0]: must have either nodeLabel or deviceAttribute"},
+        Bad{"Reserve", 't', R"({"levels":[{"name":"a","nodeLabel":"x","reserveNodes":-1}]})",
+            "spec.levels[0].reserveNodes: is -1: write 0 to 4096"},
+        Bad{"ReserveUse", 't', R"({"levels":[{"name":"a","nodeLabel":"x","reserveNodes":1,"reserveUse":"Never"}]})",
+            "spec.levels[0].reserveUse: must be WhenNeeded (also by what fits nowhere else) or Replacements"},
+        Bad{"ReserveOfNone", 't', R"({"levels":[{"name":"a","nodeLabel":"x","reserveUse":"Replacements"}]})",
+            "spec.levels[0].reserveUse: is for reserveNodes: write how many, or leave it out"},
+        Bad{"ReserveOfNodes", 't',
+            R"({"levels":[{"name":"a","nodeLabel":"x","reserveNodes":1},{"name":"node","nodeLabel":"y"}]})",
+            "spec.levels[1].name: is the node itself: reserveNodes goes with levels that are wider"},
         Bad{"SameLevel", 't', R"({"levels":[{"name":"a","nodeLabel":"b"},{"name":"a","nodeLabel":"c"}]})",
             "spec.levels[1].name: is the name of a narrower level already"}),
     [](const auto& entry) { return std::string(entry.param.name); });

@@ -19,6 +19,7 @@ constexpr int64_t kMostWeight = 1'000'000;
 constexpr int64_t kLargestBox = 64;          // of one node
 constexpr int64_t kLargestWideBox = 65'536;  // of one domain, or slice
 constexpr size_t kAxes = 3;
+constexpr int64_t kMostReserved = 4096;  // nodes of a domain
 
 Counts read_counts(const JsonValue& in) {
   if (!in.present()) return Counts::kDevices;
@@ -204,6 +205,17 @@ model::TopologyLevel read_level(const JsonValue& in) {
                              .node_label = in["nodeLabel"].text(),
                              .device_attribute = in["deviceAttribute"].text()};
   if (level.name.empty()) in["name"].wrong("must be set");
+  const JsonValue reserved = in["reserveNodes"];
+  level.reserve_nodes = reserved.integer().value_or(0);
+  if (level.reserve_nodes < 0 || level.reserve_nodes > kMostReserved)
+    reserved.wrong(fmt::format("is {}: write 0 to {}", level.reserve_nodes, kMostReserved));
+  const JsonValue use = in["reserveUse"];
+  if (use.text() == "Replacements") {
+    level.reserve_use = model::ReserveUse::kReplacements;
+  } else if (use.present() && use.text() != "WhenNeeded") {
+    use.wrong("must be WhenNeeded (also by what fits nowhere else) or Replacements");
+  }
+  if (use.present() && level.reserve_nodes == 0) use.wrong("is for reserveNodes: write how many, or leave it out");
   if (level.node_label.empty() == level.device_attribute.empty())
     in.wrong("must have either nodeLabel or deviceAttribute");
   return level;
@@ -217,6 +229,11 @@ model::AcceleratorTopology read_topology(const JsonValue& in) {
     model::TopologyLevel level = read_level(item);
     for (const model::TopologyLevel& other : topology.levels) {
       if (other.name == level.name) item["name"].wrong("is the name of a narrower level already");
+    }
+    if (level.name == "node") {
+      const auto reserves = [](const model::TopologyLevel& one) { return one.reserve_nodes > 0; };
+      if (reserves(level) || std::any_of(topology.levels.begin(), topology.levels.end(), reserves))
+        item["name"].wrong("is the node itself: reserveNodes goes with levels that are wider");
     }
     topology.levels.push_back(std::move(level));
   });

@@ -217,10 +217,12 @@ void FakeCluster::delete_gang_object(const std::string& key) {
 }
 
 void FakeCluster::put_topology(const std::string& name, const std::string& created, const std::string& level,
-                               const std::string& label) {
-  topologies_[name] = Json{{"metadata", {{"name", name}, {"creationTimestamp", created}}},
-                           {"spec", {{"levels", Json::array({{{"name", level}, {"nodeLabel", label}}})}}}}
-                          .dump();
+                               const std::string& label, const Json& more) {
+  Json only{{"name", level}, {"nodeLabel", label}};
+  only.update(more);
+  topologies_[name] =
+      Json{{"metadata", {{"name", name}, {"creationTimestamp", created}}}, {"spec", {{"levels", Json::array({only})}}}}
+          .dump();
   if (controller) controller->upsert_topology(*engine::read_topology_object(topologies_[name]));
 }
 

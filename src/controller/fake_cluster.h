@@ -116,9 +116,9 @@ class FakeCluster {
   // Kinds "group/Kind" that the API server serves from now on, and objects of them.
   void serve_gang_kinds(std::set<std::string> kinds);
   void put_gang_object(const Json& object);
-  // An AcceleratorTopology of one level, by a node label.
+  // An AcceleratorTopology of one level, by a node label; more: further fields of the level.
   void put_topology(const std::string& name, const std::string& created, const std::string& level,
-                    const std::string& label);
+                    const std::string& label, const Json& more = Json::object());
   void delete_topology(const std::string& name);
   void delete_gang_object(const std::string& key);  // "group/Kind namespace/name"
 

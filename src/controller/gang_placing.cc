@@ -300,6 +300,9 @@ std::optional<GangAsk> Reconciler::Impl::gang_ask(const Unit& unit, const Work* 
     if (mark != marks.end() && mark->second.segment >= 0)
       ask.request.fixed_segments[mark->second.segment].push_back(node);
   }
+  // In the place of members that it lost: what reserves are for.
+  if (!placed.empty() && whole_members(unit, gang) < unit.minimum && gang_started(unit))
+    ask.request.reserve = engine::Reserve::kOpen;
   const int64_t needed = one ? 1 : unit.minimum - whole_members(unit, gang);
   ask.missing = needed - static_cast<int64_t>(ask.members.size());
   ask.request.minimum = std::clamp<int64_t>(needed, 1, std::max<int64_t>(static_cast<int64_t>(ask.members.size()), 1));

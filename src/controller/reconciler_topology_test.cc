@@ -61,6 +61,32 @@ TEST_F(TopologyTest, TheDefaultLevelsComeBackWithTheLastObjectGone) {
   EXPECT_EQ(nodes(), "n2 n3");
 }
 
+// Of each row one empty node is for members that started gangs have lost.
+TEST_F(TopologyTest, AReservedNodeIsThereForTheMemberThatIsLost) {
+  cluster.add_node("n4", 1, 81920, "64", "", "r2");
+  cluster.put_topology("site", kOld, "row", kRackLabel, {{"reserveNodes", 1}, {"reserveUse", "Replacements"}});
+  create_gang("row");
+  start();
+  EXPECT_EQ(nodes(), "n2 n3");
+  cluster.create_pod("p", Json{{"nvidia.com/gpu", "1"}});
+  cluster.run(Duration::seconds(30));
+  EXPECT_EQ(cluster.node_of("p"), "");
+  const std::string message = cluster.condition("p")["message"];
+  EXPECT_NE(message.find("; n1 and n4 are kept empty for nodes that fail"), std::string::npos) << message;
+  cluster.remove_node("n3");
+  cluster.delete_pod("g1");
+  cluster.api.collect_garbage();
+  cluster.run(Duration::seconds(5));
+  cluster.start_controller();
+  cluster.create_member("g1", 2, {{"heddle.dev/topology-required", "row"}});
+  cluster.run(Duration::seconds(30));
+  EXPECT_EQ(nodes(), "n2 n4");
+  EXPECT_EQ(cluster.node_of("p"), "");
+  cluster.delete_topology("site");
+  cluster.run(Duration::seconds(30));
+  EXPECT_EQ(cluster.node_of("p"), "n1");
+}
+
 TEST_F(TopologyTest, AStatusIsWrittenOnceAndTriedAgainAfterARefusal) {
   cluster.api.forbid_topologies = true;
   cluster.put_topology("site", kOld, "row", kRackLabel);

@@ -14,6 +14,7 @@ void Reconciler::Impl::topology_changed(bool levels_changed) {
   topology_due = true;
   if (!levels_changed) return;
   options.topology = topologies.levels();
+  ledger.state().keep_reserve(options.topology);
   // What no domain had room for may fit now, and what was refused may be known.
   ++queued.version;
   queued.fleet_due = true;  // boxes of a level may be others

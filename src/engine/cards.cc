@@ -22,17 +22,32 @@ constexpr const char* kPcieRoot = "resource.kubernetes.io/pcieRoot";
 constexpr const char* kNumaNode = "resource.kubernetes.io/numaNode";
 constexpr const char* kLinkDomain = "linkDomain";
 
-bool keeps_all_away(const model::Taint& taint, const allocator::Options& options) {
+bool keeps_away(const model::Taint& taint, const allocator::Options& options) {
   if (taint.effect != "NoSchedule" && taint.effect != "NoExecute") return false;
   return std::none_of(options.own_tolerations.begin(), options.own_tolerations.end(),
                       [&](const model::Toleration& own) { return model::tolerates(own, taint); });
 }
 
+}  // namespace
+
+bool keeps_all_away(const DeviceInfo& device, const allocator::Options& options) {
+  const auto& taints = device.device->taints;
+  return std::any_of(taints.begin(), taints.end(),
+                     [&](const model::Taint& taint) { return keeps_away(taint, options); });
+}
+
+bool is_open(const NodeEntry& node) {
+  return std::none_of(node.taints.begin(), node.taints.end(), [](const model::Taint& taint) {
+    return taint.key == model::kUnschedulableTaint || taint.key == model::kNotReadyTaint ||
+           taint.key == model::kUnreachableTaint;
+  });
+}
+
+namespace {
+
 bool is_card(const DeviceInfo& device, const allocator::Options& options) {
   if (device.scope->kind != model::NodeScope::Kind::kNode || is_partition(device)) return false;
-  const auto& taints = device.device->taints;
-  return std::none_of(taints.begin(), taints.end(),
-                      [&](const model::Taint& taint) { return keeps_all_away(taint, options); });
+  return !keeps_all_away(device, options);
 }
 
 std::string kind_of(const DeviceInfo& device) {
@@ -45,13 +60,6 @@ std::string kind_of(const DeviceInfo& device) {
     append_part(kind, capacity.published.value.to_string());
   }
   return kind;
-}
-
-bool usable(const NodeEntry& node) {
-  return std::none_of(node.taints.begin(), node.taints.end(), [](const model::Taint& taint) {
-    return taint.key == model::kUnschedulableTaint || taint.key == model::kNotReadyTaint ||
-           taint.key == model::kUnreachableTaint;
-  });
 }
 
 // Numbers for the values that one attribute has on a node.
@@ -208,7 +216,7 @@ int milli_of(const allocator::Shape& shape, const allocator::Consumption& take) 
 
 NodeCards cards_of(const NodeEntry& node, const std::string& managed_driver, const allocator::Options& options) {
   NodeCards found;
-  if (!usable(node)) return found;
+  if (!is_open(node)) return found;
   Places links(kLinkDomain);
   Places roots(kPcieRoot);
   Places numas(kNumaNode);

@@ -41,6 +41,10 @@ NodeCards cards_of(const NodeEntry& node, const std::string& managed_driver, con
 
 // An attribute of the driver's own or of a qualified name; empty: it has none, or none that is text.
 std::string attribute_text(const allocator::DeviceInfo& device, const char* name);
+// Not marked unschedulable, ready and reachable.
+bool is_open(const NodeEntry& node);
+// A taint that no request of ours tolerates by itself: out of order, of another owner.
+bool keeps_all_away(const allocator::DeviceInfo& device, const allocator::Options& options);
 // A part of a card that is a device of its own.
 bool is_partition(const allocator::DeviceInfo& device);
 

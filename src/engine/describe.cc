@@ -178,6 +178,8 @@ std::string describe_bar(Bar bar, const std::vector<std::string>& names) {
       return say("is", "are", "held for work that others are evicted for");
     case Bar::kKeptWhole:
       return say("is", "are", "kept whole for boxes that queues are guaranteed");
+    case Bar::kReserved:
+      return say("is", "are", "kept empty for nodes that fail");
     case Bar::kCordoned:
       return say("is", "are", "marked unschedulable");
     case Bar::kNotReady:

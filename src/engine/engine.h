@@ -34,6 +34,7 @@
 #include "model/device.h"
 #include "model/placement_policy.h"
 #include "model/pod.h"
+#include "model/queue.h"
 #include "model/volume.h"
 
 namespace heddle::engine {
@@ -54,6 +55,16 @@ struct ClaimRequest {
   model::ClaimSpec spec;
 };
 
+struct TopologyLevel;
+using model::ReserveUse;
+
+// Nodes that a level of the topology reserves (reserve.h), as a request sees them.
+enum class Reserve {
+  kKept,    // left out, unless it fits nowhere else and the level lets that use them
+  kNeeded,  // those are used
+  kOpen,    // as any other: for what comes in the place of something that was lost
+};
+
 // A pod that waits, with the claims that still need devices. All are placed on one node, or none is.
 struct PlacementRequest {
   const model::Pod* pod = nullptr;               // node constraints and plain resources; borrowed for the call
@@ -66,6 +77,7 @@ struct PlacementRequest {
   std::set<std::string> whole_nodes = {};        // this work would break a box there that is guaranteed to others
   model::PlacementPolicy policy = model::PlacementPolicy::kPacking;
   bool name_holders = true;  // a "no" names who would have to end; false: the caller says so itself
+  Reserve reserve = Reserve::kKept;
 };
 
 // Room for work that is to start when others have ended. For all requests it counts as taken, until free_room().
@@ -168,6 +180,9 @@ class State {
   void keep_room(const std::string& id, KeptRoom room);
   // Before it is placed there, or when it is not wanted any more.
   void free_room(const std::string& id);
+
+  // The levels that reserve nodes, from now on. Those of place_gang() have to be the same.
+  void keep_reserve(const std::vector<TopologyLevel>& levels);
 
   // A workload has come: once a pod, however often it is placed. `packing` learns from it what else will come. The
   // order does not matter, nor whether nodes are known yet. What is kept is bounded: of the last 131,072 arrivals or

@@ -60,18 +60,29 @@ struct RoomWithout::Inside {
     return assumption;
   }
 
+  // The node is empty then, and its domain short of empty ones: nobody gets it for that.
+  [[nodiscard]] bool empties_a_spare(const NodeEntry& node, const allocator::Assumption& assumption) const {
+    if (placement.reserve == Reserve::kOpen || assumption.instead.empty() || placement.claims.empty()) return false;
+    const State::Impl& state = placement.state;
+    return is_empty(node, assumption) && state.reserve.would_be_kept(state.inventory, state.options, node);
+  }
+
   bool fits(const std::string& site, const VictimHoldings& ended) {
     const NodeEntry* node = open_node(site);
     if (node == nullptr || !placement.plainly_fits_without(*node, ended.pod_uids)) return false;
-    const auto fit = placement.devices_fit(*node, without(ended.claim_uids));
+    const allocator::Assumption assumption = without(ended.claim_uids);
+    if (empties_a_spare(*node, assumption)) return false;
+    const auto fit = placement.devices_fit(*node, assumption);
     return fit && *fit;
   }
 
   std::optional<KeptRoom> room_at(const std::string& site, VictimHoldings ended) {
     const NodeEntry* node = open_node(site);
     if (node == nullptr || !placement.plainly_fits_without(*node, ended.pod_uids)) return std::nullopt;
+    const allocator::Assumption assumption = without(ended.claim_uids);
+    if (empties_a_spare(*node, assumption)) return std::nullopt;
     SeededRandom names(1);  // of shares that nobody sees
-    auto allocations = placement.allocations_on(*node, without(ended.claim_uids), names);
+    auto allocations = placement.allocations_on(*node, assumption, names);
     if (!allocations || !*allocations) return std::nullopt;
     KeptRoom room{.node = site, .allocations = std::move(**allocations), .usage = placement.needs};
     room.ports = placement.ports;
@@ -105,6 +116,7 @@ RoomWithout::~RoomWithout() = default;
 Result<std::unique_ptr<RoomWithout>> RoomWithout::make(const State& state, const PlacementRequest& request,
                                                        const std::map<std::string, VictimHoldings>& victims) {
   HEDDLE_TRY(Placement placement, make_placement(state.inside(), request));
+  if (placement.reserve == Reserve::kKept) placement.reserve = Reserve::kNeeded;  // before anything is evicted
   std::unique_ptr<Inside> inside(new Inside{std::move(placement), victims});
   return std::unique_ptr<RoomWithout>(new RoomWithout(std::move(inside)));
 }

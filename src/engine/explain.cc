@@ -265,6 +265,7 @@ class Explainer {
     add_bar(Bar::kExcluded, "Excluded");
     add_bar(Bar::kHeld, "Held");
     add_bar(Bar::kKeptWhole, "Boxes");
+    add_bar(Bar::kReserved, "Reserve");
     for (const Bar bar : {Bar::kCordoned, Bar::kNotReady, Bar::kTaint}) add_bar(bar, "NodeFit");
   }
 

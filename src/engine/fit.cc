@@ -88,7 +88,11 @@ Bar Placement::bar_of(const NodeEntry& node) const {
   const auto& excluded = request.excluded_nodes;
   if (std::find(excluded.begin(), excluded.end(), name) != excluded.end()) return Bar::kExcluded;
   if (request.held_nodes.contains(name)) return Bar::kHeld;
-  return request.whole_nodes.contains(name) ? Bar::kKeptWhole : Bar::kNone;
+  if (request.whole_nodes.contains(name)) return Bar::kKeptWhole;
+  if (reserve == Reserve::kOpen || claims.empty()) return Bar::kNone;  // without devices it takes no spare
+  const auto use = state.reserve.of(state.inventory, state.options, node);
+  const bool lent = use == ReserveUse::kWhenNeeded && reserve == Reserve::kNeeded;
+  return use && !lent ? Bar::kReserved : Bar::kNone;
 }
 
 // An extended resource of a device class, on a node where no device plugin serves it: kube-scheduler allocates devices.

@@ -109,8 +109,10 @@ std::vector<GangDomain> GangSearch::domains_of(std::optional<size_t> level) cons
     GangDomain& domain = found[name];
     domain.level = level;
     domain.name = name;
-    domain.nodes.push_back(node);
-    domain.free += free_on(node);
+    if (!reserved_.contains(node)) {
+      domain.nodes.push_back(node);
+      domain.free += free_on(node);
+    }
     const auto here = std::count(request_.fixed_nodes.begin(), request_.fixed_nodes.end(), nodes_[node]->view.node);
     if (here > 0) fixed[name] += here;
   }
@@ -316,7 +318,7 @@ Result<GangOutcome> GangSearch::assigned(const GangDomain& domain, GangAttempt m
   return GangOutcome(std::move(out));
 }
 
-Result<GangFound> GangSearch::find() {
+Result<GangFound> GangSearch::find_among() {
   const auto all = static_cast<int64_t>(request_.members.size());
   GangFound found;
   for (const std::optional<size_t> level : levels_to_try()) {
@@ -345,6 +347,8 @@ Result<GangOutcome> GangSearch::run(SeededRandom& random, const std::optional<Ga
   }
   HEDDLE_TRY(GangFound found, find());
   if (found.best) return assigned(found.best->first, std::move(found.best->second), random);
+  HEDDLE_TRY(std::optional<Reason> reserved, reserve_short());
+  if (reserved) return GangOutcome(Waiting{{*std::move(reserved)}});
   return explain(found.closest.value_or(GangDomain{}));
 }
 

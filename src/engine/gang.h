@@ -63,6 +63,7 @@ struct GangRequest {
   int64_t segment_size = 0;  // members of a segment that is whole; for explanations
   // Where members of a segment are placed already; the nodes are in fixed_nodes too. The others follow them.
   std::map<int64_t, std::vector<std::string>> fixed_segments = {};
+  Reserve reserve = Reserve::kKept;  // of all members; kOpen for those in the place of others. Slices take any host
 };
 
 struct GangAssigned {

@@ -134,7 +134,9 @@ Result<std::string> GangSearch::shortage_text(const GangDomain& domain, int64_t 
 Result<std::string> GangSearch::change_text(const GangDomain& domain, int64_t fitting) {
   if (domain.level && request_.fixed_nodes.empty()) {
     GangDomain fleet;
-    for (size_t node = 0; node < nodes_.size(); ++node) fleet.nodes.push_back(node);
+    for (size_t node = 0; node < nodes_.size(); ++node) {
+      if (!reserved_.contains(node)) fleet.nodes.push_back(node);
+    }
     HEDDLE_TRY(const int64_t anywhere, bound_of(fleet));
     if (anywhere >= request_.minimum) return std::string("; it would fit without the required level");
   }

@@ -57,7 +57,7 @@ class GangSearch {
 
   // first: the domain that is tried before all others.
   Result<GangOutcome> run(SeededRandom& random, const std::optional<GangDomain>& first);
-  Result<GangFound> find();
+  Result<GangFound> find();  // gang_reserve.cc
   // From now on as if these had ended; what was assumed before holds no more.
   void assume_gone(const std::vector<const VictimHoldings*>& gone);  // gang_eviction.cc
   [[nodiscard]] const std::string& node_name(size_t node) const { return nodes_[node]->view.node; }
@@ -67,6 +67,7 @@ class GangSearch {
              BoxKeeper boxes);
 
   // gang.cc
+  Result<GangFound> find_among();
   Result<void> make_groups(Doors doors);
   [[nodiscard]] std::vector<std::optional<size_t>> levels_to_try() const;
   [[nodiscard]] std::vector<GangDomain> domains_of(std::optional<size_t> level) const;
@@ -90,6 +91,10 @@ class GangSearch {
   [[nodiscard]] std::vector<const allocator::DeviceInfo*> close_cards(size_t node, size_t group,
                                                                       const Overlay& overlay) const;
   Result<void> bring_together(GangAttempt& made);
+
+  // gang_reserve.cc
+  void keep_reserve();
+  Result<std::optional<Reason>> reserve_short();
 
   // gang_segments.cc
   [[nodiscard]] Result<void> check_segments() const;
@@ -149,6 +154,7 @@ class GangSearch {
   // By group and node: how many members the node takes at most, so that boxes last. A group that is not there: no
   // bound.
   std::map<size_t, std::map<size_t, int64_t>> rations_;
+  std::map<size_t, ReserveUse> reserved_;  // nodes that are not there for now
 };
 
 }  // namespace heddle::engine

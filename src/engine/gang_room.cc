@@ -58,6 +58,7 @@ Result<std::unique_ptr<GangGroup>> GangGroup::make(const State::Impl& state, Pla
   HEDDLE_TRY(Placement placement, make_placement(state, group->request_));
   group->placement_ = std::make_unique<Placement>(std::move(placement));
   group->placement_->doors = doors;
+  group->placement_->reserve = Reserve::kOpen;  // gang_reserve.cc
   for (const allocator::PreparedClaim& claim : group->placement_->claims) {
     for (const allocator::PreparedRequest& asked : claim.requests) {
       group->devices_ += asked.alternatives.empty() ? 0 : asked.alternatives.front().count;

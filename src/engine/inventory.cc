@@ -53,6 +53,7 @@ bool Inventory::upsert_node(model::Node node) {
   entry.view.declared_features = entry.node.declared_features;
   touch(entry);
   entry.reshaped = true;
+  ++reshapes_;
   if (!relabelled) return true;
   for (const PoolKey& key : pools_everywhere_) update_view(pools_.at(key), entry);
   const auto local = pools_by_node_.find(entry.view.node);
@@ -64,12 +65,15 @@ bool Inventory::upsert_node(model::Node node) {
 
 bool Inventory::remove_node(const std::string& name) {
   if (nodes_.erase(name) == 0) return false;
+  ++reshapes_;
   touched_.push_back(name);
   return true;
 }
 
 void Inventory::touch(NodeEntry& node) {
   node.free_known = false;
+  node.empty_known = false;
+  ++changes_;
   if (std::exchange(node.touched, true)) return;
   touched_.push_back(node.view.node);
 }
@@ -344,6 +348,7 @@ void Inventory::update_view(const Pool& pool, NodeEntry& node) {
   std::erase_if(views, [&](const allocator::PoolView& view) { return view.pool == &pool.info; });
   touch(node);
   node.reshaped = true;
+  ++reshapes_;
   allocator::PoolView view{.pool = &pool.info, .devices = {}};
   bool relevant = false;
   for (const DeviceInfo& device : pool.devices) {

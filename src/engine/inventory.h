@@ -33,6 +33,9 @@ struct NodeEntry {
   // What stays free on the node's devices, in millionths of a device; ties go to the fuller node.
   mutable int64_t free_millionths = 0;
   mutable bool free_known = false;
+  // None of its own devices is held.
+  mutable bool empty = false;
+  mutable bool empty_known = false;
   NodeCards cards = {};  // kept by Packing
   // Since Inventory::take_touched().
   bool touched = false;
@@ -58,6 +61,9 @@ class Inventory {
   void touch(NodeEntry& node);
   // The nodes that changed, came or went since the last call, by name; one may be there twice.
   [[nodiscard]] std::vector<std::string> take_touched();
+  // Raised by each change of what nodes have left, and by each change of the nodes or their devices themselves.
+  [[nodiscard]] uint64_t changes() const { return changes_; }
+  [[nodiscard]] uint64_t reshapes() const { return reshapes_; }
 
   [[nodiscard]] std::map<std::string, NodeEntry>& nodes() { return nodes_; }
   [[nodiscard]] const std::map<std::string, NodeEntry>& nodes() const { return nodes_; }
@@ -113,6 +119,8 @@ class Inventory {
   Templates templates_;
   allocator::Shapes shapes_;
   std::vector<std::string> touched_;
+  uint64_t changes_ = 0;
+  uint64_t reshapes_ = 0;
   std::vector<uint32_t> free_indexes_;
   uint32_t next_index_ = 0;
 };

@@ -382,7 +382,11 @@ void State::arrive(const PlacementRequest& request) {
 
 Result<Outcome> State::place(const PlacementRequest& request, SeededRandom& random) const {
   HEDDLE_TRY(Placement placement, make_placement(*impl_, request));
-  HEDDLE_TRY(const std::optional<Best> best, find(*impl_, placement));
+  HEDDLE_TRY(std::optional<Best> best, find(*impl_, placement));
+  if (!best && placement.reserve == Reserve::kKept && impl_->reserve.lends()) {
+    placement.reserve = Reserve::kNeeded;
+    HEDDLE_TRY(best, find(*impl_, placement));
+  }
   if (!best) return explain(placement);
   Assigned assigned{.node = best->node->view.node, .allocations = {}};
   for (size_t i = 0; i < placement.claims.size(); ++i) {

@@ -116,6 +116,11 @@ void State::remove_claim(const std::string& uid) {
   if (!changed.empty()) ++impl_->generation;
 }
 
+void State::keep_reserve(const std::vector<TopologyLevel>& levels) {
+  impl_->reserve.set(levels);
+  ++impl_->generation;
+}
+
 void State::upsert_pod_usage(const std::string& pod_uid, const std::string& node, std::map<std::string, int64_t> usage,
                              std::vector<model::HostPort> ports) {
   const auto known = impl_->pods.find(pod_uid);

@@ -14,6 +14,7 @@
 #include "engine/inventory.h"
 #include "engine/ledger.h"
 #include "engine/packing.h"
+#include "engine/reserve.h"
 
 namespace heddle::engine {
 
@@ -51,6 +52,7 @@ struct State::Impl {
   std::set<std::string> spacious;                             // rooms whose makers leave more devices than are kept
   uint64_t generation = 1;
   Packing packing;
+  ReserveKeeper reserve;
 };
 
 // Why a node is out of the question for a pod, whatever its devices.
@@ -65,6 +67,7 @@ enum class Bar {
   kExcluded,
   kHeld,
   kKeptWhole,
+  kReserved,
 };
 
 // True for what no running work and no operator's help on that node would change for this pod.
@@ -93,6 +96,7 @@ struct Placement {
   // Made at the first question, and borrows from here: a Placement is not moved after that.
   std::optional<allocator::Solver> solver = {};
   Doors doors = Doors::kAsTheyAre;
+  Reserve reserve = request.reserve;
 
   [[nodiscard]] Bar bar_of(const NodeEntry& node) const;
   // The first plain resource that is short; nothing when all fit. With empty_node the pods on it are not counted.

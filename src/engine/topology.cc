@@ -38,18 +38,6 @@ std::string by_attribute(const NodeEntry& node, const std::string& attribute) {
   return found;
 }
 
-std::string domain_of(const NodeEntry& node, const TopologyLevel& level) {
-  for (const std::string& label : level.labels) {
-    const auto found = node.node.meta.labels.find(label);
-    if (found != node.node.meta.labels.end() && !found->second.empty()) return found->second;
-  }
-  for (const std::string& attribute : level.attributes) {
-    std::string found = by_attribute(node, attribute);
-    if (!found.empty()) return found;
-  }
-  return {};
-}
-
 std::vector<std::string> domains_of(const State& state, const TopologyLevel& level) {
   std::vector<std::string> domains;
   domains.reserve(state.inside().inventory.nodes().size());
@@ -77,6 +65,18 @@ std::optional<Crossing> crossing(const std::vector<std::string>& domains, const 
 }
 
 }  // namespace
+
+std::string domain_of(const NodeEntry& node, const TopologyLevel& level) {
+  for (const std::string& label : level.labels) {
+    const auto found = node.node.meta.labels.find(label);
+    if (found != node.node.meta.labels.end() && !found->second.empty()) return found->second;
+  }
+  for (const std::string& attribute : level.attributes) {
+    std::string found = by_attribute(node, attribute);
+    if (!found.empty()) return found;
+  }
+  return {};
+}
 
 std::vector<TopologyLevel> default_topology() {
   return {

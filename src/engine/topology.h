@@ -1,6 +1,7 @@
 // How nodes lie to each other: levels from narrow to wide, each a node label or an attribute of the node's devices.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ struct TopologyLevel {
   std::string name;
   std::vector<std::string> labels;      // of nodes; the first that a node has
   std::vector<std::string> attributes;  // of devices, where no label says it; one that all devices of the node agree on
+  // Empty nodes of each domain that new work leaves empty, so that a node that fails can be replaced there.
+  int64_t reserve_nodes = 0;
+  ReserveUse reserve_use = ReserveUse::kWhenNeeded;
 };
 
 // linkDomain, rack, superNode, zone, region. The node itself is a level below all of them, named "node", and the whole
@@ -20,6 +24,11 @@ struct TopologyLevel {
 std::vector<TopologyLevel> default_topology();
 
 inline constexpr const char* kNodeLevel = "node";
+
+struct NodeEntry;
+
+// Where the node lies on that level; empty: in no domain of it.
+std::string domain_of(const NodeEntry& node, const TopologyLevel& level);
 
 // The name of the level that is called so or goes by that node label; what is wanted itself where none does.
 std::string level_name(const std::vector<TopologyLevel>& levels, const std::string& wanted);
@@ -40,6 +49,8 @@ class Topology {
   // By level and node, nodes by name; empty: the node is in no domain of that level.
   [[nodiscard]] const std::string& domain(size_t level, size_t node) const { return domains_[level][node]; }
   [[nodiscard]] const std::vector<std::string>& nodes() const { return domains_.front(); }
+  // What makes it one.
+  [[nodiscard]] const TopologyLevel& spec(size_t level) const { return levels_[level]; }
   // Of a name or a label that make() was given.
   [[nodiscard]] size_t level_of(const std::string& wanted) const;
 

@@ -55,6 +55,8 @@ std::vector<TopologyLevel> TopologyTable::levels() const {
     made.name = level->name;
     if (!level->node_label.empty()) made.labels.push_back(level->node_label);
     if (!level->device_attribute.empty()) made.attributes.push_back(level->device_attribute);
+    made.reserve_nodes = level->reserve_nodes;
+    made.reserve_use = level->reserve_use;
   }
   return out;
 }

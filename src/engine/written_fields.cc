@@ -77,7 +77,7 @@ Result<void> check_reservation_fields(std::string_view json) {
 
 Result<void> check_topology_fields(std::string_view json) {
   HEDDLE_TRY(const Json spec, read_spec(json, {"levels"}));
-  return check_items(spec, "levels", "spec", {"name", "nodeLabel", "deviceAttribute"});
+  return check_items(spec, "levels", "spec", {"name", "nodeLabel", "deviceAttribute", "reserveNodes", "reserveUse"});
 }
 
 }  // namespace heddle::engine

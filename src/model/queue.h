@@ -78,10 +78,15 @@ struct AcceleratorQueue {
   std::optional<QueuePast> past;
 };
 
+// Who may use nodes that a level reserves: also what fits nowhere else, or replacements alone.
+enum class ReserveUse { kWhenNeeded, kReplacements };
+
 struct TopologyLevel {
   std::string name;
   std::string node_label;        // or
   std::string device_attribute;  // fully qualified
+  int64_t reserve_nodes = 0;     // empty nodes of each domain that new work leaves empty, for replacements
+  ReserveUse reserve_use = ReserveUse::kWhenNeeded;
   friend bool operator==(const TopologyLevel&, const TopologyLevel&) = default;
 };
 

@@ -77,6 +77,7 @@ BAD = {
     "no source": (topology("t", {"name": "a"}), "either nodeLabel or deviceAttribute"),
     "both": (topology("t", {"name": "a", "nodeLabel": "b", "deviceAttribute": "c/d"}), "either nodeLabel or deviceAttribute"),
     "twice": (topology("t", {"name": "a", "nodeLabel": "b"}, {"name": "a", "nodeLabel": "c"}), "Duplicate"),
+    "reserve of none": (topology("t", {"name": "a", "nodeLabel": "x", "reserveUse": "Replacements"}), "write how many"),
     "no domain": (topology("t", {"name": "a", "deviceAttribute": "linkDomain"}), "deviceAttribute"),
 }
 
@@ -104,7 +105,7 @@ def test_good_objects_pass(api, crds):
     assert dry_run(api, queue("top"))["spec"] == {"weight": 1}
     dry_run(api, reservation("r", **DAY, queue="q", namespaces=["n"], amounts=[{"model": "T4", "amount": "4"}]))
     dry_run(api, topology("t", {"name": "link", "deviceAttribute": "accelerator.heddle.dev/linkDomain"},
-                          {"name": "rack", "nodeLabel": "example.com/rack"}))
+                          {"name": "rack", "nodeLabel": "example.com/rack", "reserveNodes": 2, "reserveUse": "Replacements"}))
 
 
 def test_the_example_is_accepted(api, crds):
