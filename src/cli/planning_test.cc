@@ -272,6 +272,34 @@ TEST(PlanTest, ATpuSliceIsACuboidOfHosts) {
   EXPECT_THAT(pending(plan), ::testing::Each(HasSubstr("Slice: 2x2x2 has 2 hosts and the gang 3 members")));
 }
 
+// Two slices of 2x2x2 are two node pools of two hosts each, as GKE makes them.
+TEST(PlanTest, AJobOnTpuHostsHasANodePoolToItself) {
+  std::string fleet = tpu_fleet();
+  for (const auto& [at, pool] : std::map<std::string, std::string>{
+           {"0-0-0", "a"}, {"0-0-1", "b"}, {"0-1-0", "a"}, {"0-1-1", "b"}, {"1-0-0", "c"}}) {
+    const std::string position = "heddle.dev/torus-position: " + at + ",";
+    fleet.insert(fleet.find(position),
+                 "cloud.google.com/gke-nodepool: " + pool + ", cloud.google.com/gke-tpu-topology: 2x2x2, ");
+  }
+  const auto host = [](const std::string& name, const std::string& meta) {
+    return pod_yaml(name, "google.com/tpu: 4", "  nodeSelector: {cloud.google.com/gke-tpu-topology: 2x2x2}\n", meta);
+  };
+  const auto job = [&](const std::string& name) {
+    std::string pods;
+    for (const char* index : {"0", "1"}) {
+      pods += host(name + index, ", labels: {batch.kubernetes.io/job-name: " + name +
+                                     "}, annotations: {batch.kubernetes.io/job-completion-index: '" + index + "'}");
+    }
+    return pods;
+  };
+  const Plan plan = plan_of(fleet + host("a", ", labels: {heddle.dev/gang-size: '1'}") + job("j") + job("k"));
+  std::vector<std::string> placed;
+  for (const PlacedPod& pod : plan.placed) placed.push_back(pod.name + " on " + pod.node);
+  EXPECT_THAT(placed, ElementsAre("a on t0-0-0", "j0 on t0-0-1", "j1 on t0-1-1"));
+  EXPECT_THAT(pending(plan),
+              ElementsAre(HasSubstr("in segments of 2 that lie in one cloud.google.com/gke-nodepool"), HasSubstr("k")));
+}
+
 TEST(PlanTest, WhatRunsIsTaken) {
   const std::string running = R"(
 ---

@@ -12,6 +12,7 @@
 #include "base/json_read.h"
 #include "dialects/translate.h"
 #include "dialects/wire_names.h"
+#include "engine/slice.h"
 
 namespace heddle::controller {
 namespace {
@@ -31,6 +32,8 @@ using dialects::kTopologyRequiredKey;
 constexpr int64_t kMostMembers = kRanksOfAJob;
 constexpr const char* kSpBlock = "sp-block";
 constexpr const char* kSpBlockLevel = "superNode";
+constexpr const char* kTpuTopology = "cloud.google.com/gke-tpu-topology";
+constexpr const char* kNodePool = "cloud.google.com/gke-nodepool";
 
 std::optional<int64_t> whole_number(const std::string& text) {
   int64_t value = 0;
@@ -220,6 +223,43 @@ void read_segments(const model::Pod& pod, const Marks& marks, GangDeclaration& o
   }
 }
 
+// How many hosts the slice has that the pod is one host of. Nothing: it selects none, or one of a single host.
+std::optional<int64_t> slice_hosts(const model::Pod& pod, GangDeclaration& out) {
+  const auto topology = pod.node_selector.find(kTpuTopology);
+  if (topology == pod.node_selector.end()) return std::nullopt;
+  const auto shape = engine::slice_shape(topology->second);
+  const int64_t each = devices_of(pod);
+  if (!shape || each <= 0) return std::nullopt;  // then no node is of that topology, or it asks for no chips
+  const int64_t chips = int64_t{(*shape)[0]} * (*shape)[1] * (*shape)[2];
+  if (chips <= each) return std::nullopt;
+  if (chips % each == 0) return chips / each;
+  if (out.problem.empty()) {
+    out.problem = fmt::format("{}: {} is {} chips, no whole number of pods of {}; ask for the chips of one host",
+                              kTpuTopology, topology->second, chips, each);
+  }
+  return std::nullopt;
+}
+
+// On GKE a slice of several hosts is one node pool.
+void read_slices(const model::Pod& pod, GangDeclaration& out) {
+  if (!out.required.empty() || !out.segment_level.empty() || out.segment_size) return;
+  const auto hosts = slice_hosts(pod, out);
+  if (!hosts) return;
+  out.segment_size = hosts;
+  out.segment_level = kNodePool;
+  out.whole_segments = true;
+}
+
+// Pods of a Job are no gang by themselves, unless they are the hosts of a slice.
+bool read_slice_job(const model::Pod& pod, const Marks& marks, GangDeclaration& out) {
+  const std::string* name = marks.find("batch.kubernetes.io/job-name");
+  if (name == nullptr) return false;
+  out.source = GangSource::kJob;
+  out.name = *name;
+  out.size = slice_hosts(pod, out);
+  return out.size.has_value() || !out.problem.empty();
+}
+
 Json member(const Json& object, const char* name) {
   if (!object.is_object()) return nullptr;
   const auto it = object.find(name);
@@ -282,8 +322,8 @@ void read_pod_group_object(const Json& spec, GangObject& out) {
 }  // namespace
 
 std::string_view source_name(GangSource source) {
-  constexpr std::array<std::string_view, 8> kNames = {"heddle", "podgroup",        "volcano", "coscheduling",
-                                                      "kueue",  "leaderworkerset", "jobset",  "kubeflow"};
+  constexpr std::array<std::string_view, 9> kNames = {
+      "heddle", "podgroup", "volcano", "coscheduling", "kueue", "leaderworkerset", "jobset", "kubeflow", "job"};
   return kNames.at(static_cast<size_t>(source));
 }
 
@@ -294,7 +334,7 @@ std::optional<GangDeclaration> gang_of(const model::Pod& pod) {
   if (!own && marks.text(kGangSizeKey) == "1") return std::nullopt;
   const bool any = own || read_pod_group(pod, out) || read_volcano(pod, marks, out) ||
                    read_coscheduling(pod, marks, out) || read_kueue(marks, out) || read_leader_worker_set(marks, out) ||
-                   read_job_set(pod, marks, out) || read_kubeflow(pod, marks, out);
+                   read_job_set(pod, marks, out) || read_kubeflow(pod, marks, out) || read_slice_job(pod, marks, out);
   if (!any) return std::nullopt;
   if (const auto size = marks.count(kGangSizeKey, out)) {
     out.size = size;
@@ -309,6 +349,7 @@ std::optional<GangDeclaration> gang_of(const model::Pod& pod) {
   if (const std::string* level = marks.find("kueue.x-k8s.io/podset-preferred-topology")) out.preferred = *level;
   if (const std::string* level = marks.find(kTopologyRequiredKey)) out.required = *level;
   if (const std::string* level = marks.find(kTopologyPreferredKey)) out.preferred = *level;
+  read_slices(pod, out);
   return out;
 }
 

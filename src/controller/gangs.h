@@ -12,12 +12,15 @@
 //   LeaderWorkerSet  one gang a group: labels .../name and .../group-index; annotation .../size
 //   JobSet           label .../jobset-name; the JobSet has the size
 //   Kubeflow         label training.kubeflow.org/job-name; the job has the size
+//   GKE              a Job whose pods select a slice of several TPU hosts (cloud.google.com/gke-tpu-topology): its
+//   hosts
 // heddle.dev/gang-size and -minimum on the pod win over every other source of a size, and heddle.dev/gang-size: "1"
 // without heddle.dev/gang says that the pod is alone whatever else it carries: for workloads whose pods are made one
 // after the other (LeaderWorkerSet with LeaderReady, JobSet with dependsOn), which would wait for each other for ever.
 // Segments: heddle.dev/gang-segment-size and -topology; kueue.x-k8s.io/podset-slice-size and
 // -slice-required-topology; Ascend's annotation sp-block, on the pod or its PodGroup, which counts NPUs and means the
-// level superNode. Of a JobSet without a size each Job is one.
+// level superNode. Of a JobSet without a size each Job is one. Where nothing says another place, each slice of several
+// TPU hosts that pods select is one segment, in one node pool of GKE.
 // A size that is known neither from the pod nor from its object is not guessed: the pod waits and says so.
 #pragma once
 
@@ -41,8 +44,9 @@ enum class GangSource {
   kLeaderWorkerSet,
   kJobSet,
   kKubeflow,
+  kJob,
 };
-// "heddle", "podgroup", "volcano", "coscheduling", "kueue", "leaderworkerset", "jobset", "kubeflow".
+// "heddle", "podgroup", "volcano", "coscheduling", "kueue", "leaderworkerset", "jobset", "kubeflow", "job".
 std::string_view source_name(GangSource source);
 
 // The rank of a member of many Jobs is its index plus this many for each Job before its own.
@@ -66,6 +70,7 @@ struct GangDeclaration {
   std::string segment_level;
   std::optional<int64_t> segment_devices;  // the size in devices, as Ascend's sp-block has it
   int64_t devices = 0;                     // of the pod; known where segments may be counted by them
+  bool whole_segments = false;             // the last one is not to be shorter
   friend bool operator==(const GangDeclaration&, const GangDeclaration&) = default;
 };
 

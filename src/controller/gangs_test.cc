@@ -241,6 +241,42 @@ TEST(GangObjects, SayHowManyMembersThereAre) {
   EXPECT_FALSE(parse_gang_object("[]"));
 }
 
+// Pods of so many chips that select a slice of that shape.
+model::Pod tpu_pod(const std::string& topology, int64_t chips, const Json& labels, const Json& annotations = {}) {
+  Json marks = Json::object();
+  if (chips > 0) marks["heddle.dev/request"] = testing::npu_request(static_cast<int>(chips));
+  if (!annotations.is_null()) marks.update(annotations);
+  model::Pod pod = pod_with(labels, marks);
+  pod.node_selector["cloud.google.com/gke-tpu-topology"] = topology;
+  return pod;
+}
+
+TEST(Gangs, ASliceOfSeveralTpuHostsIsOneNodePool) {
+  const Json job{{"batch.kubernetes.io/job-name", "train"}};
+  const auto one = gang_of(tpu_pod("4x4x4", 4, job));
+  ASSERT_TRUE(one.has_value());
+  EXPECT_EQ(source_name(one->source), "job");
+  EXPECT_EQ(one->name, "train");
+  EXPECT_EQ(one->size, 16);
+  EXPECT_EQ(one->segment_size, 16);
+  EXPECT_EQ(one->segment_level, "cloud.google.com/gke-nodepool");
+  EXPECT_TRUE(one->whole_segments);
+  EXPECT_EQ(gang_of(tpu_pod("4x8", 8, job))->size, 4) << "hosts of eight chips";
+  EXPECT_FALSE(gang_of(tpu_pod("2x4", 8, job)).has_value()) << "a slice of one host";
+  EXPECT_FALSE(gang_of(tpu_pod("2x2x1", 0, job)).has_value()) << "it asks for no chips";
+  EXPECT_FALSE(gang_of(tpu_pod("4x4x4", 4, Json::object())).has_value()) << "nothing says whose other hosts they are";
+  EXPECT_EQ(
+      gang_of(tpu_pod("4x4", 3, job))->problem,
+      "cloud.google.com/gke-tpu-topology: 4x4 is 16 chips, no whole number of pods of 3; ask for the chips of one "
+      "host");
+  const auto set = gang_of(tpu_pod("4x4", 4, {{"jobset.sigs.k8s.io/jobset-name", "s"}}));
+  EXPECT_EQ(source_name(set->source), "jobset");
+  EXPECT_EQ(set->size, std::nullopt) << "several slices";
+  EXPECT_EQ(set->segment_size, 4);
+  const Json own{{"heddle.dev/topology-required", "slice-4x4x4"}};
+  EXPECT_EQ(gang_of(tpu_pod("4x4x4", 4, job, own))->segment_size, std::nullopt) << "the pod says where itself";
+}
+
 TEST(Gangs, SegmentsAreSaidByHeddleKueueAndMindCluster) {
   const Json none = Json::object();
   const Json heddle{{"heddle.dev/gang", "g"}, {"heddle.dev/gang-size", "8"}};

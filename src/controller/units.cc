@@ -232,6 +232,15 @@ void UnitTable::cut_segments(const std::vector<const Member*>& present, const Ga
     unit.segment_size = std::count(unit.segments.begin(), unit.segments.end(), cut.empty() ? 0 : unit.segments[cut[0]]);
     return;
   }
+  const auto members = static_cast<int64_t>(cut.size());
+  if (said.whole_segments && unit.succeeded == 0 && unit.present() >= unit.size && members % unit.segment_size != 0) {
+    unit.blocked = engine::Reason{
+        "GangInvalid",
+        fmt::format("cloud.google.com/gke-tpu-topology: a slice of it has {} hosts, and {} members of gang "
+                    "{} are to be hosts; write as many as make whole slices",
+                    unit.segment_size, members, unit.name)};
+    return;
+  }
   bool indexed = true;
   for (size_t i = 0; i < cut.size(); ++i) {
     indexed = indexed && index_of(i) >= 0 && index_of(i) < unit.size && (i == 0 || index_of(i) > index_of(i - 1));
@@ -253,6 +262,17 @@ void UnitTable::add_minima(const GangObject& object, Unit& unit) {
       at->minimum = minimum;
     }
   }
+}
+
+// What cuts the gang into segments: a launcher, which may be the newest, is in none.
+const GangDeclaration& UnitTable::newest_with_segments(const std::vector<const Member*>& present,
+                                                       const GangDeclaration& said) {
+  const Member* newest = nullptr;
+  for (const Member* member : present) {
+    if (member->declaration->segment_level.empty()) continue;
+    if (newest == nullptr || member->created > newest->created) newest = member;
+  }
+  return newest == nullptr ? said : *newest->declaration;
 }
 
 // Where members differ, the newest says what holds: a workload that is scaled writes new pods, not old ones.
@@ -293,7 +313,7 @@ void UnitTable::make_gang(const std::vector<const Member*>& present, bool looked
   }
   unit.minimum = std::max<int64_t>(minimum.value_or(size.value_or(1)), 1);
   unit.size = std::max(size.value_or(unit.present()), unit.minimum);
-  cut_segments(present, said, unit);
+  cut_segments(present, newest_with_segments(present, said), unit);
   if (unit.blocked) return;
   if (size && unit.minimum > *size) {
     unit.blocked = engine::Reason{

@@ -113,6 +113,8 @@ class UnitTable {
   void make(Entry& entry, const std::string& id) const;
   void make_gang(const std::vector<const Member*>& present, bool looked, Unit& unit) const;
   static void add_minima(const GangObject& object, Unit& unit);
+  static const GangDeclaration& newest_with_segments(const std::vector<const Member*>& present,
+                                                     const GangDeclaration& said);
   void cut_segments(const std::vector<const Member*>& present, const GangDeclaration& said, Unit& unit) const;
   [[nodiscard]] const GangObject* object_of(const GangDeclaration& declaration) const;
 

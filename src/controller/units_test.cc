@@ -268,8 +268,9 @@ TEST(Units, MembersOfConsecutiveRanksAreOneSegment) {
   EXPECT_EQ(unit->segment_numbers(),
             (std::map<std::string, int64_t>{{"ns/p0", 0}, {"ns/p1", 0}, {"ns/p2", 1}, {"ns/p3", 1}}));
   // A launcher that is in no segment takes no rank, and what has ended leaves the others where they are.
-  table.upsert(gang_pod("a-launcher", "4"));
-  EXPECT_EQ(table.unit_of("ns/p0")->segment_numbers().at("ns/a-launcher"), -1);
+  table.upsert(gang_pod("a-launcher", "4", 9));
+  EXPECT_EQ(table.unit_of("ns/p0")->segment_numbers().at("ns/a-launcher"), -1) << "though it is the newest";
+  EXPECT_EQ(table.unit_of("ns/p0")->segment_numbers().at("ns/p2"), 1);
   model::Pod done = segment_pod("p1", "1");
   done.phase = "Succeeded";
   table.upsert(done);
@@ -299,6 +300,36 @@ TEST(Units, EachJobOfAJobSetIsASegment) {
   ASSERT_FALSE(unit->blocked) << unit->blocked->message;
   EXPECT_EQ(unit->segments, (std::vector<int64_t>{0, 0, 0, 1, 1, 1}));
   EXPECT_EQ(unit->segment_size, 3);
+}
+
+TEST(Units, SlicesOfTpuHostsAreWhole) {
+  UnitTable table;
+  const auto upsert = [&](int size) {
+    for (int i = 0; i < size; ++i) {
+      model::Pod pod =
+          member("p" + std::to_string(i), {{"jobset.sigs.k8s.io/jobset-name", "s"},
+                                           {"jobset.sigs.k8s.io/job-global-index", std::to_string(i / 4)},
+                                           {"batch.kubernetes.io/job-completion-index", std::to_string(i % 4)},
+                                           {"heddle.dev/gang-size", std::to_string(size)},
+                                           {"heddle.dev/request", testing::npu_request(4)}});
+      pod.node_selector["cloud.google.com/gke-tpu-topology"] = "4x4";
+      table.upsert(pod);
+    }
+  };
+  upsert(8);
+  const Unit* unit = table.unit_of("ns/p0");
+  ASSERT_FALSE(unit->blocked) << unit->blocked->message;
+  EXPECT_EQ(unit->segments, (std::vector<int64_t>{0, 0, 0, 0, 1, 1, 1, 1}));
+  EXPECT_EQ(unit->segment_level, "cloud.google.com/gke-nodepool");
+  for (int i = 0; i < 8; ++i) table.remove("ns/p" + std::to_string(i));
+  upsert(6);
+  unit = table.unit_of("ns/p0");
+  ASSERT_TRUE(unit->blocked);
+  EXPECT_EQ(unit->blocked->code, "GangInvalid");
+  EXPECT_EQ(
+      unit->blocked->message,
+      "cloud.google.com/gke-tpu-topology: a slice of it has 4 hosts, and 6 members of gang s are to be hosts; write "
+      "as many as make whole slices");
 }
 
 TEST(Units, SpBlockCountsDevices) {
