@@ -89,6 +89,11 @@ void FakeCluster::put_node(const std::string& name, const std::string& cpu, cons
   controller->upsert_slice(*codec::parse_slice(slices_[name].dump()));
 }
 
+void FakeCluster::label_node(const std::string& name, const std::string& key, const std::string& value) {
+  nodes_.at(name)["metadata"]["labels"][key] = value;
+  if (controller) controller->upsert_node(*codec::parse_node(nodes_.at(name).dump()));
+}
+
 void FakeCluster::remove_node(const std::string& name) {
   nodes_.erase(name);
   if (controller) controller->remove_node(name);

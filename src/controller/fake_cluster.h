@@ -89,6 +89,7 @@ class FakeCluster {
                 const std::string& model = "", const std::string& rack = "");
   // With whole devices of another driver.
   void add_foreign_node(const std::string& name, const std::string& driver, int devices);
+  void label_node(const std::string& name, const std::string& key, const std::string& value);
   void remove_node(const std::string& name);
   void remove_slices(const std::string& node);
   // A DeviceTaintRule on one device of a node.

@@ -32,6 +32,8 @@ constexpr std::string_view kNoRequest = "request ";
 constexpr std::array<const char*, 5> kKinds{"node.kubernetes.io/instance-type", "cloud.google.com/gke-nodepool",
                                             "eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool",
                                             "karpenter.sh/nodepool"};
+// Labels of new nodes that an autoscaler knows before they are there.
+constexpr std::array<std::string_view, 2> kPlaces{"topology.kubernetes.io/zone", "topology.kubernetes.io/region"};
 constexpr const char* kHostname = "kubernetes.io/hostname";
 
 }  // namespace
@@ -96,6 +98,9 @@ void Reconciler::Impl::ask_for_nodes_of(PodRecord& record) {
     if (waiting.empty() || waiting.front() != &record) return;
   }
   const engine::NodeNeed& need = *record.telling.needs;
+  const bool in_place = std::find(kPlaces.begin(), kPlaces.end(), need.label) != kPlaces.end() ||
+                        std::find(kKinds.begin(), kKinds.end(), need.label) != kKinds.end();
+  if (!need.where.empty() && !in_place) return;  // an autoscaler cannot be told in which domain
   const auto like = provisioning.node_labels.find(need.like);
   NodesAsked asked{.name_of_class = options.provisioning_class, .count = need.count, .kind = {}, .without = {}};
   if (like != provisioning.node_labels.end()) asked.kind = like->second;
@@ -110,6 +115,7 @@ void Reconciler::Impl::ask_for_nodes_of(PodRecord& record) {
     const bool same = std::includes(labels.begin(), labels.end(), asked.kind.begin(), asked.kind.end());
     if (same && host != labels.end() && asked.without.size() < kMostExcluded) asked.without.push_back(host->second);
   }
+  if (in_place) asked.kind[need.label] = need.value;
   record.nodes_asked = Asked::kYes;
   provisioning.open[record.pod.meta.key()] = clock.monotonic_nanos();
   wake_at(clock.monotonic_nanos() + kRenewal, std::string(kStatusTimer));

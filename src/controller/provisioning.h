@@ -17,7 +17,7 @@ namespace heddle::controller {
 struct NodesAsked {
   std::string name_of_class;  // provisioningClassName
   int64_t count = 1;
-  std::map<std::string, std::string> kind;  // one label
+  std::map<std::string, std::string> kind;  // labels of the node: what it is, and where it has to be
   std::vector<std::string> without;         // host names of the nodes of that kind that are there
 };
 

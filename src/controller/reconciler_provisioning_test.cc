@@ -91,6 +91,25 @@ TEST_F(ProvisioningTest, AGangAsksOnceForAsManyNodesAsItNeeds) {
   EXPECT_THAT(asked(), IsEmpty());
 }
 
+// An autoscaler knows in which zone it makes a node, and not in which rack.
+TEST_F(ProvisioningTest, AGangThatNeedsNodesInOneDomainAsksWhereThatCanBeSaid) {
+  cluster.add_node("n1", 2, 81920, "64", "H100", "r1");
+  start();
+  for (int i = 0; i < 4; ++i)
+    cluster.create_member("g" + std::to_string(i), 4, {{"heddle.dev/topology-required", "rack"}});
+  cluster.run(Duration::seconds(60));
+  EXPECT_THAT(message("g0"), HasSubstr("an empty node like n1 in rack r1 would take it"));
+  EXPECT_THAT(asked(), IsEmpty());
+  cluster.put_topology("site", "2026-01-01T00:00:00Z", "rack", "topology.kubernetes.io/zone");
+  cluster.label_node("n1", "topology.kubernetes.io/zone", "z1");
+  cluster.run(Duration::seconds(90));
+  EXPECT_THAT(message("g0"), HasSubstr("an empty node like n1 in rack z1 would take it"));
+  const std::string name = name_for("g0");
+  ASSERT_THAT(asked(), ElementsAre("podtemplates/" + name, "provisioningrequests/" + name));
+  EXPECT_EQ(cluster.api.provisioning.at("podtemplates/" + name)["template"]["spec"]["nodeSelector"],
+            (Json{{"node.kubernetes.io/instance-type", "with-H100"}, {"topology.kubernetes.io/zone", "z1"}}));
+}
+
 TEST_F(ProvisioningTest, WhatItAskedForGoesWithThePod) {
   fill();
   cluster.create_pod("waits", kCard);

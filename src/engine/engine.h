@@ -110,6 +110,10 @@ struct Assigned {
 struct NodeNeed {
   std::string like;
   int64_t count = 1;
+  std::string where = {};  // in which domain, "rack r1"; empty: anywhere
+  // The node label that says so, where it is one.
+  std::string label = {};
+  std::string value = {};
   friend bool operator==(const NodeNeed&, const NodeNeed&) = default;
 };
 Reason needs_node(const NodeNeed& need);  // "NeedsNode", in words

@@ -465,8 +465,10 @@ class Explainer {
 }  // namespace
 
 Reason needs_node(const NodeNeed& need) {
-  return {"NeedsNode", need.count == 1 ? fmt::format("an empty node like {} would take it", need.like)
-                                       : fmt::format("{} more nodes like {} would take it", need.count, need.like)};
+  const std::string where = need.where.empty() ? std::string() : " in " + need.where;
+  return {"NeedsNode", need.count == 1
+                           ? fmt::format("an empty node like {}{} would take it", need.like, where)
+                           : fmt::format("{} more nodes like {}{} would take it", need.count, need.like, where)};
 }
 
 Result<Outcome> explain(Placement& placement) {

@@ -207,17 +207,48 @@ Result<std::optional<Reason>> GangSearch::closed(const GangDomain& closest, int6
                                     describe_bars(names))});
 }
 
-// Empty nodes for what is missing. Only where any node would do, and members ask for the same: the first of the nodes
-// that take most of them.
-Result<std::optional<NodeNeed>> GangSearch::need(int64_t missing) {
-  if (!request_.required.empty() || !request_.fixed_nodes.empty() || groups_.size() != 1)
+// So many of a domain's nodes are kept back besides those that are empty now: new ones make up the reserve first.
+int64_t GangSearch::missing_spares(const GangDomain& domain) const {
+  if (!domain.level || request_.reserve == Reserve::kOpen) return 0;
+  const TopologyLevel& spec = topology_.spec(*domain.level);
+  if (spec.reserve_use != ReserveUse::kReplacements) return 0;
+  const auto there = std::count_if(reserved_.begin(), reserved_.end(), [&](const auto& node) {
+    return topology_.domain(*domain.level, node.first) == domain.name;
+  });
+  return std::max<int64_t>(spec.reserve_nodes - there, 0);
+}
+
+// Where the node has to be; by which label, if it is one of those that say it.
+void GangSearch::tell_where(const GangDomain& domain, const NodeEntry& like, NodeNeed& need) const {
+  need.where = place_text(domain);
+  for (const std::string& label : topology_.spec(*domain.level).labels) {
+    const auto found = like.node.meta.labels.find(label);
+    if (found == like.node.meta.labels.end() || found->second.empty()) continue;
+    need.label = label;
+    need.value = found->second;
+    return;
+  }
+}
+
+// Empty nodes for what is missing: any, or in the domain where most would fit. Only where members ask for the same: the
+// first of the nodes there that take most of them.
+Result<std::optional<NodeNeed>> GangSearch::need(const GangDomain& closest, int64_t missing) {
+  const bool in_domain = !request_.required.empty();
+  const bool of_one_node = in_domain && topology_.level_of(request_.required) == 0;
+  if (of_one_node || !request_.segment_level.empty() || !request_.fixed_nodes.empty() || groups_.size() != 1)
     return std::optional<NodeNeed>();
   GangGroup& group = *groups_.front();
   std::optional<NodeNeed> found;
   bool closed = false;  // the one that was found
   int64_t most = 0;
   size_t looked_at = 0;
-  for (const NodeEntry* node : nodes_) {
+  const int64_t spare = in_domain ? missing_spares(closest) : 0;
+  std::vector<const NodeEntry*> nodes = nodes_;
+  if (in_domain) {
+    nodes.clear();
+    for (const size_t node : closest.nodes) nodes.push_back(nodes_[node]);
+  }
+  for (const NodeEntry* node : nodes) {
     if (looked_at == kMostLikes) break;
     if (!group.open(*node, Leave::kTaken) || group.placement().bar_of(*node) == Bar::kTaint) continue;
     Overlay overlay;
@@ -228,7 +259,8 @@ Result<std::optional<NodeNeed>> GangSearch::need(int64_t missing) {
     if (count < most || (count == most && !(closed && !here))) continue;
     most = count;
     closed = here;
-    found = NodeNeed{node->view.node, (missing + count - 1) / count};
+    found = NodeNeed{node->view.node, (missing + count - 1) / count + spare};
+    if (in_domain) tell_where(closest, *node, *found);
   }
   return found;
 }
@@ -248,7 +280,7 @@ Result<GangOutcome> GangSearch::explain(const GangDomain& closest) {
     if (short_of_segments) return GangOutcome(Waiting{{*std::move(short_of_segments)}});
   }
   const int64_t missing = std::max<int64_t>(request_.minimum - made.placed, 1);
-  HEDDLE_TRY(std::optional<NodeNeed> needs, need(missing));
+  HEDDLE_TRY(std::optional<NodeNeed> needs, need(closest, missing));
   if (too_large != nullptr) {
     too_large->needs = std::move(needs);
     return *std::move(never);

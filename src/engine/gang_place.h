@@ -133,7 +133,9 @@ class GangSearch {
   Result<std::string> shortage_text(const GangDomain& domain, int64_t missing);
   [[nodiscard]] std::string plain_shortage(const GangDomain& domain, size_t group) const;
   Result<std::string> change_text(const GangDomain& domain, int64_t fitting);
-  Result<std::optional<NodeNeed>> need(int64_t missing);
+  Result<std::optional<NodeNeed>> need(const GangDomain& closest, int64_t missing);
+  [[nodiscard]] int64_t missing_spares(const GangDomain& domain) const;
+  void tell_where(const GangDomain& domain, const NodeEntry& like, NodeNeed& need) const;
   struct Opened {
     GangDomain domain;
     std::map<std::string, Bar> closed;  // nodes that are, and that would be used

@@ -78,6 +78,21 @@ TEST_F(GangReserveTest, OrWaitsWhereItIsForReplacementsAlone) {
                   "fail: 1 empty node of each rack"));
 }
 
+// New nodes make up the reserve first.
+TEST_F(GangReserveTest, TheNeedOfNodesCountsTheReserve) {
+  always();
+  for (const char* node : {"n0-0", "n0-1", "n0-2", "n0-3"}) take(node, 2);
+  for (const char* node : {"n1-0", "n1-1", "n1-2", "n1-3"}) take(node, 2);
+  GangRequest request = in_rack(2);
+  auto outcome = place_gang(state_, levels_, request, random_);
+  ASSERT_TRUE(outcome && std::holds_alternative<Waiting>(*outcome));
+  EXPECT_EQ(std::get<Waiting>(*outcome).needs, (NodeNeed{"n0-0", 3, "rack r0", "heddle.dev/rack", "r0"}));
+  request.reserve = Reserve::kOpen;
+  outcome = place_gang(state_, levels_, request, random_);
+  ASSERT_TRUE(outcome && std::holds_alternative<Waiting>(*outcome));
+  EXPECT_EQ(std::get<Waiting>(*outcome).needs, (NodeNeed{"n0-0", 2, "rack r0", "heddle.dev/rack", "r0"}));
+}
+
 TEST_F(GangReserveTest, AMemberInThePlaceOfAnotherHasIt) {
   always();
   ASSERT_THAT(put(in_rack(3)), ElementsAre("n0-0", "n0-1", "n0-2"));

@@ -40,6 +40,7 @@ TEST_F(GangTest, ARequiredRackHoldsItWhole) {
   EXPECT_EQ(reason(never),
             "gang g needs 9 members at once in one rack; rack r1, the largest, has room for 8 even when "
             "nothing else runs");
+  EXPECT_EQ(std::get<Infeasible>(never).needs, (NodeNeed{"n2-0", 1, "rack r2", "heddle.dev/rack", "r2"}));
 }
 
 TEST_F(GangTest, APreferredLevelGivesWayToTheNextOne) {
@@ -166,6 +167,9 @@ TEST_F(GangTest, TheReasonSaysWhereHowManyAndWhatIsShort) {
   EXPECT_EQ(reason(outcome),
             "gang g needs 3 members at once in one rack; rack r0, where most would fit, has room for 2: "
             "short of 2 whole cards; it would fit without the required level");
+  const auto needs = std::get<Waiting>(outcome).needs;
+  ASSERT_TRUE(needs.has_value());
+  EXPECT_EQ(needs_node(*needs).message, "an empty node like n0-0 in rack r0 would take it");
 }
 
 TEST_F(GangTest, WhatIsShortMayBeNoDevice) {
