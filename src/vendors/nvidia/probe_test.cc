@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "base/file.h"
@@ -157,7 +158,10 @@ TEST(Probe, NamesTheFabricOfACardThatIsRegisteredWithOne) {
       0);
   ::setenv("NVSIM_ROOT", dir.c_str(), 1);
   {
-    Probe probe({bin + "/sim/nvidia/lib/libnvidia-ml.so.1", dir, "/sys"});
+    // A copy: the library itself may be loaded already, and then it knows the machine of another test.
+    const std::string library = dir + "/libnvidia-ml.so.1";
+    std::filesystem::copy_file(bin + "/sim/nvidia/lib/libnvidia-ml.so.1", library);
+    Probe probe({library, dir, "/sys"});
     const Inventory found = probe.discover();
     ASSERT_EQ(found.cards.size(), 7U);
     EXPECT_EQ(found.cards[0].link_domain, "6c1e0b4a-32f5-4d0c-9a52-0c7b8c1d2e3f.32766");
