@@ -130,7 +130,7 @@ class Refusal {
           const allocator::Options& options)
       : input_(input), node_(node), classes_(classes), options_(options) {}
 
-  Result<std::string> text(const std::vector<allocator::ClaimInput>& claims) {
+  [[nodiscard]] Result<std::string> text(const std::vector<allocator::ClaimInput>& claims) const {
     allocator::NodeInput empty = node_;
     empty.allocated.clear();
     std::string each;
@@ -148,9 +148,10 @@ class Refusal {
   }
 
  private:
-  Result<bool> fits(const allocator::NodeInput& node, const allocator::ClaimInput& claim) {
+  [[nodiscard]] Result<bool> fits(const allocator::NodeInput& node, const allocator::ClaimInput& claim) const {
     HEDDLE_TRY(const auto pools, allocator::NodePools::make(node));
-    HEDDLE_TRY(auto prepared, allocator::prepare({claim}, classes_, cache_, options_));
+    allocator::QueryCache cache;  // not kept: it knows the devices of these pools
+    HEDDLE_TRY(auto prepared, allocator::prepare({claim}, classes_, cache, options_));
     HEDDLE_TRY(const auto solution,
                allocator::solve(pools->view(), prepared, allocator::FirstFit(), {}, {.steps = input_.steps}, options_));
     return solution.has_value();
@@ -160,7 +161,6 @@ class Refusal {
   const allocator::NodeInput& node_;
   const allocator::ClassMap& classes_;
   const allocator::Options& options_;
-  allocator::QueryCache cache_;
 };
 
 }  // namespace
